@@ -1,0 +1,198 @@
+// Measures client-go's cache the way `masthead bench cache` measures ours, and prints one JSON object
+// of nanoseconds by name. Pods are read from standard input, one JSON object a line.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// As many updates as ours measures in a round and at a time, spread over the keys in the same order.
+const (
+	updates = 50_000
+	atATime = 5_000
+	stride  = 7919
+)
+
+func indexers() cache.Indexers {
+	return cache.Indexers{
+		"owner": func(obj any) ([]string, error) {
+			pod := obj.(*corev1.Pod)
+			values := make([]string, 0, len(pod.OwnerReferences))
+			for _, owner := range pod.OwnerReferences {
+				values = append(values, string(owner.UID))
+			}
+			return values, nil
+		},
+		"node": func(obj any) ([]string, error) {
+			return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
+		},
+	}
+}
+
+// next is a new state of a pod; most of it is shared with the old one, which is kind to the peer.
+func next(pod *corev1.Pod, revision int, moved bool) *corev1.Pod {
+	copied := *pod
+	copied.ResourceVersion = strconv.Itoa(revision)
+	if moved {
+		copied.Spec.NodeName = "worker-" + strconv.Itoa(revision%200)
+	}
+	return &copied
+}
+
+func best(rounds int, measure func() float64) float64 {
+	least := measure()
+	for i := 1; i < rounds; i++ {
+		least = min(least, measure())
+	}
+	return least
+}
+
+func each(since time.Time, n int) float64 {
+	return float64(time.Since(since).Nanoseconds()) / float64(n)
+}
+
+type source struct {
+	pods   []*corev1.Pod
+	events chan watch.Event
+}
+
+func (s *source) Stop()                          {}
+func (s *source) ResultChan() <-chan watch.Event { return s.events }
+
+// pipeline measures a watch event's way through a shared informer with two indexes to one handler.
+func pipeline(pods []*corev1.Pod) float64 {
+	events := &source{pods: pods, events: make(chan watch.Event, 1024)}
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, pod := range pods {
+		list.Items = append(list.Items, *pod)
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return events, nil },
+	}, noWatchList{}), &corev1.Pod{}, 0, indexers())
+	done, seen := make(chan struct{}), 0
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, _ any) {
+			if seen++; seen%atATime == 0 {
+				done <- struct{}{}
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go informer.Run(stop)
+	if !cache.WaitForCacheSync(stop, informer.HasSynced) {
+		panic("never synced")
+	}
+	least := math.Inf(1)
+	for first := 0; first < min(updates, len(pods)); first += atATime {
+		changes := make([]*corev1.Pod, atATime)
+		for i := range changes {
+			changes[i] = next(pods[(first+i)*stride%len(pods)], 10_000_000+first+i, false)
+		}
+		start := time.Now()
+		for _, pod := range changes {
+			events.events <- watch.Event{Type: watch.Modified, Object: pod}
+		}
+		<-done
+		least = min(least, each(start, atATime))
+	}
+	return least
+}
+
+// noWatchList keeps the informer to plain lists: the source here has no streaming ones.
+type noWatchList struct{}
+
+func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
+func main() {
+	rounds := flag.Int("rounds", 3, "rounds of each measurement, of which the best counts")
+	flag.Parse()
+
+	var pods []*corev1.Pod
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		pod := new(corev1.Pod)
+		if err := json.Unmarshal(lines.Bytes(), pod); err != nil {
+			panic(err)
+		}
+		pods = append(pods, pod)
+	}
+	if err := lines.Err(); err != nil {
+		panic(err)
+	}
+	count := min(updates, len(pods))
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers())
+	for _, pod := range pods {
+		if err := store.Add(pod); err != nil {
+			panic(err)
+		}
+	}
+	revision := 1_000_000
+	update := func(moved bool) func() float64 {
+		return func() float64 {
+			least := math.Inf(1)
+			for first := 0; first < count; first += atATime {
+				changes := make([]*corev1.Pod, atATime)
+				for i := range changes {
+					revision++
+					changes[i] = next(pods[(first+i)*stride%len(pods)], revision, moved)
+				}
+				start := time.Now()
+				for _, pod := range changes {
+					if err := store.Update(pod); err != nil {
+						panic(err)
+					}
+				}
+				least = min(least, each(start, atATime))
+			}
+			return least
+		}
+	}
+	keys := make([]string, len(pods))
+	for i := range keys {
+		pod := pods[i*stride%len(pods)]
+		keys[i] = pod.Namespace + "/" + pod.Name
+	}
+	figures := map[string]float64{
+		"update_same":    best(*rounds, update(false)),
+		"update_changed": best(*rounds, update(true)),
+		"get": best(*rounds, func() float64 {
+			least := math.Inf(1)
+			for chunk := range slices.Chunk(keys, atATime) {
+				start := time.Now()
+				for _, key := range chunk {
+					if _, there, _ := store.GetByKey(key); !there {
+						panic(key)
+					}
+				}
+				least = min(least, each(start, len(chunk)))
+			}
+			return least
+		}),
+		"pipeline": best(*rounds, func() float64 { return pipeline(pods) }),
+	}
+	encoded, err := json.Marshal(figures)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(encoded))
+}

@@ -1,0 +1,128 @@
+//! Every atomic, lock and waker of this crate, in one place.
+//!
+//! Under `--cfg shuttle` they are shuttle's, so that a test walks the production code through many
+//! interleavings. Nothing else in this crate may name `std::sync::atomic`, `parking_lot` or `arc_swap`.
+
+#[cfg(not(shuttle))]
+mod real {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+    /// A place for one shared value that one thread replaces and any thread reads without waiting.
+    #[derive(Debug)]
+    pub(crate) struct ArcCell<T>(arc_swap::ArcSwapOption<T>);
+
+    /// What [`ArcCell::load`] gives: a look at the value without touching its count.
+    pub(crate) type Loaded<T> = arc_swap::Guard<Option<Arc<T>>>;
+
+    impl<T> ArcCell<T> {
+        pub(crate) fn new(value: Option<Arc<T>>) -> Self {
+            Self(arc_swap::ArcSwapOption::new(value))
+        }
+
+        pub(crate) fn load(&self) -> Loaded<T> {
+            self.0.load()
+        }
+
+        pub(crate) fn get(&self) -> Option<Arc<T>> {
+            self.0.load_full()
+        }
+
+        pub(crate) fn set(&self, value: Option<Arc<T>>) {
+            self.0.store(value);
+        }
+
+        pub(crate) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+            self.0.swap(value)
+        }
+    }
+
+    /// The waker of the one task that waits.
+    #[derive(Debug, Default)]
+    pub(crate) struct WakerCell(atomic_waker::AtomicWaker);
+
+    impl WakerCell {
+        pub(crate) fn register(&self, waker: &Waker) {
+            self.0.register(waker);
+        }
+
+        pub(crate) fn take(&self) -> Option<Waker> {
+            self.0.take()
+        }
+    }
+}
+
+#[cfg(shuttle)]
+mod real {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering, fence};
+
+    /// shuttle's mutex with the interface of the one in production.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct ArcCell<T>(Mutex<Option<Arc<T>>>);
+
+    #[derive(Debug)]
+    pub(crate) struct Loaded<T>(Option<Arc<T>>);
+
+    impl<T> std::ops::Deref for Loaded<T> {
+        type Target = Option<Arc<T>>;
+        fn deref(&self) -> &Option<Arc<T>> {
+            &self.0
+        }
+    }
+
+    impl<T> ArcCell<T> {
+        pub(crate) fn new(value: Option<Arc<T>>) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        pub(crate) fn load(&self) -> Loaded<T> {
+            Loaded(self.get())
+        }
+
+        pub(crate) fn get(&self) -> Option<Arc<T>> {
+            self.0.lock().clone()
+        }
+
+        pub(crate) fn set(&self, value: Option<Arc<T>>) {
+            drop(self.swap(value));
+        }
+
+        pub(crate) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+            std::mem::replace(&mut *self.0.lock(), value)
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct WakerCell(Mutex<Option<Waker>>);
+
+    impl WakerCell {
+        pub(crate) fn register(&self, waker: &Waker) {
+            *self.0.lock() = Some(waker.clone());
+        }
+
+        pub(crate) fn take(&self) -> Option<Waker> {
+            self.0.lock().take()
+        }
+    }
+}
+
+pub(crate) use real::*;

@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::SelectableField;
+use crate::limits::{JSON_DEPTH_MAX, LABELS_MAX, OWNERS_MAX};
+
+const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u-1","resourceVersion":"41","labels":{"app":"web","tier":"front"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"o-1"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs2","uid":"o-2","controller":true}],"deletionTimestamp":"2026-06-01T00:00:00Z"},"spec":{"nodeName":"n-1","hostNetwork":true},"status":{"phase":"Running"}}"#;
+
+fn pod(body: &str) -> Result<Object, ParseError> {
+    Object::parse(&Resource::pods(), Bytes::copy_from_slice(body.as_bytes()))
+}
+
+fn field<'a>(object: &'a Object, label: &str) -> Option<&'a str> {
+    object.field(Resource::pods().field_index(label).unwrap())
+}
+
+#[test]
+fn the_head_holds_what_the_body_says() {
+    let pod = pod(POD).unwrap();
+    assert_eq!(pod.key().as_str(), "shop/web");
+    assert_eq!((pod.uid(), pod.revision(), pod.resource_version()), ("u-1", Revision(41), "41"));
+    assert_eq!(pod.labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "front")]);
+    assert_eq!((pod.label("tier"), pod.label("none")), (Some("front"), None));
+    assert_eq!(pod.deletion_timestamp(), Some("2026-06-01T00:00:00Z"));
+    assert_eq!(field(&pod, "spec.nodeName"), Some("n-1"));
+    assert_eq!(field(&pod, "spec.hostNetwork"), Some("true"));
+    assert_eq!(field(&pod, "status.podIP"), None);
+    let owners: Vec<_> = pod.owners().map(|o| (o.name, o.uid, o.controller)).collect();
+    assert_eq!(owners, [("rs", "o-1", false), ("rs2", "o-2", true)]);
+    assert!(pod.metadata().starts_with(b"{\"name\"") && pod.metadata().ends_with(b"Z\"}"));
+}
+
+#[test]
+fn escapes_in_the_head_are_read_as_what_they_mean() {
+    let pod = pod(&POD.replace("\"front\"", "\"fr\\u006fnt\"").replace("n-1", "n\\/1")).unwrap();
+    assert_eq!(pod.label("tier"), Some("front"));
+    assert_eq!(field(&pod, "spec.nodeName"), Some("n/1"));
+    let later = pod.with_revision(Revision(1_000_000));
+    assert_eq!((later.resource_version(), later.label("tier")), ("1000000", Some("front")));
+    assert_eq!(field(&later, "spec.nodeName"), Some("n/1"));
+}
+
+#[test]
+fn nulls_are_absent_and_the_last_duplicate_counts() {
+    let body = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","labels":null,"ownerReferences":null,"deletionTimestamp":null,"labels":{"x":"1","x":"2"}},"spec":{"nodeName":null}}"#;
+    let pod = pod(body).unwrap();
+    assert_eq!((pod.label("x"), pod.deletion_timestamp()), (Some("2"), None));
+    assert_eq!((field(&pod, "spec.nodeName"), pod.resource_version()), (None, ""));
+}
+
+#[test]
+fn a_field_with_two_paths_takes_the_first_that_has_a_value() {
+    let source = SelectableField {
+        label: "source".into(),
+        paths: vec!["source.component".into(), "reportingComponent".into()],
+        default: String::new(),
+    };
+    let events =
+        Resource::new("", "v1", "events", "Event", Scope::Namespaced).with_fields(vec![source]);
+    for (body, expected) in [
+        (r#""source":{"component":"kubelet"},"reportingComponent":"x""#, Some("kubelet")),
+        (r#""reportingComponent":"x","source":{"component":"kubelet"}"#, Some("kubelet")),
+        (r#""reportingComponent":"x","source":{"component":""}"#, Some("x")),
+        (r#""source":{"component":""},"reportingComponent":"x""#, Some("x")),
+        (r#""source":{}"#, None),
+    ] {
+        let body = format!(r#"{{"metadata":{{"name":"e","namespace":"n"}},{body}}}"#);
+        let event = Object::parse(&events, body.clone().into()).unwrap();
+        assert_eq!(event.field(0), expected, "{body}");
+    }
+}
+
+#[test]
+fn list_items_get_their_kind_and_do_not_share_the_page() {
+    let item = r#" {"metadata":{"name":"web","namespace":"shop"}}"#;
+    let pod = Object::from_list_item(&Resource::pods(), item.as_bytes()).unwrap();
+    let text = str::from_utf8(pod.body()).unwrap();
+    assert_eq!(
+        text.trim(),
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}"#
+    );
+    let whole = Object::from_list_item(&Resource::pods(), POD.as_bytes()).unwrap();
+    assert_eq!(whole.body(), POD);
+}
+
+#[test]
+fn malformed_objects_are_refused_with_the_reason() {
+    let cases = [
+        ("", "expected an object"),
+        ("[]", "expected an object"),
+        ("{}", "no metadata"),
+        (r#"{"metadata":{"name":"a","namespace":"b"}"#, "expected ',' or '}'"),
+        (r#"{"metadata":{"name":"a","namespace":"b"}} x"#, "text after the value"),
+        (r#"{"metadata":{"name":7,"namespace":"b"}}"#, "expected a string"),
+        (r#"{"metadata":{"name":"a","labels":{"x":1}}}"#, "expected a string"),
+        (r#"{"metadata":{"name":"a","resourceVersion":1}}"#, "expected a string"),
+        (r#"{"metadata":{"name":"\ud800","namespace":"b"}}"#, "escapes name no character"),
+        (r#"{"metadata":null}"#, "expected an object"),
+    ];
+    for (body, reason) in cases {
+        match pod(body) {
+            Err(ParseError::Json { what, .. }) => assert_eq!(what, reason, "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    let kind = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","namespace":"b"}}"#;
+    assert!(matches!(pod(kind), Err(ParseError::WrongKind { .. })));
+    assert!(matches!(pod(r#"{"metadata":{"namespace":"b"}}"#), Err(ParseError::Key(_))));
+    assert!(matches!(pod(r#"{"metadata":{"name":"b"}}"#), Err(ParseError::Scope { .. })));
+    let utf8 = Object::parse(&Resource::pods(), Bytes::from_static(b"{\"a\":\"\xff\"}"));
+    assert!(matches!(utf8, Err(ParseError::Utf8 { at: 6 })));
+}
+
+#[test]
+fn limits_hold_at_n_and_break_at_n_plus_one() {
+    let labels = |n: usize| (0..n).map(|i| format!("\"l{i}\":\"\"")).collect::<Vec<_>>().join(",");
+    let owners = |n: usize| vec!["{\"uid\":\"u\"}"; n].join(",");
+    let body = |l, o| {
+        let (l, o) = (labels(l), owners(o));
+        format!(
+            r#"{{"metadata":{{"name":"a","namespace":"b","labels":{{{l}}},"ownerReferences":[{o}]}}}}"#
+        )
+    };
+    assert!(pod(&body(LABELS_MAX, OWNERS_MAX)).is_ok());
+    assert!(matches!(pod(&body(LABELS_MAX + 1, 0)), Err(ParseError::TooLarge { .. })));
+    assert!(matches!(pod(&body(0, OWNERS_MAX + 1)), Err(ParseError::TooLarge { .. })));
+    let deep = |n: usize| {
+        let (open, close) = ("[".repeat(n), "]".repeat(n));
+        format!(r#"{{"metadata":{{"name":"a","namespace":"b"}},"x":{open}{close}}}"#)
+    };
+    assert!(pod(&deep(JSON_DEPTH_MAX - 1)).is_ok());
+    assert!(matches!(pod(&deep(JSON_DEPTH_MAX)), Err(ParseError::Json { .. })));
+}
+
+#[test]
+fn debug_shows_no_content() {
+    assert_eq!(format!("{:?}", pod(POD).unwrap()), "shop/web@41");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Splicing equals writing the body with the other revision and parsing that.
+    #[test]
+    fn a_spliced_revision_reads_like_a_parsed_one(
+        first in prop::option::of(0_u64..u64::MAX),
+        second in 0_u64..u64::MAX,
+        third in 0_u64..2000,
+        labels_last in any::<bool>(),
+    ) {
+        let rv = |rv: Option<u64>| rv.map_or(String::new(), |rv| format!("\"resourceVersion\":\"{rv}\","));
+        let (a, b) = (r#""labels":{"app":"web"},"#, r#""uid":"u-9","#);
+        let body = |at| {
+            let (front, back) = if labels_last { (b, a) } else { (a, b) };
+            let rv = rv(at);
+            // Without one the member is added first, so put it first there to compare bytes.
+            let (rv, front) = if first.is_none() { (front, rv.as_str()) } else { (rv.as_str(), front) };
+            format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{front}{rv}{back}"name":"x","namespace":"y"}},"spec":{{"nodeName":"n"}}}}"#)
+        };
+        let object = pod(&body(first)).unwrap();
+        for at in [second, third] {
+            let spliced = object.with_revision(Revision(second)).with_revision(Revision(at));
+            let parsed = pod(&body(Some(at))).unwrap();
+            prop_assert_eq!(spliced.body(), parsed.body());
+            prop_assert_eq!(spliced.revision(), Revision(at));
+            prop_assert_eq!(spliced.resource_version(), parsed.resource_version());
+            prop_assert_eq!(spliced.uid(), "u-9");
+            prop_assert_eq!(spliced.label("app"), Some("web"));
+            prop_assert_eq!(field(&spliced, "spec.nodeName"), Some("n"));
+            prop_assert_eq!(spliced.metadata(), parsed.metadata());
+        }
+    }
+
+    /// Any cut of a body is an error, never a panic.
+    #[test]
+    fn a_cut_body_is_refused(cut in 0..POD.len()) {
+        prop_assert!(pod(&POD[..cut]).is_err());
+    }
+
+    /// Any single byte changed gives an object or an error, never a panic.
+    #[test]
+    fn a_damaged_body_never_panics(at in 0..POD.len(), byte in any::<u8>()) {
+        let mut body = POD.as_bytes().to_vec();
+        body[at] = byte;
+        if let Ok(object) = Object::parse(&Resource::pods(), body.into()) {
+            let _ = (object.labels().count(), object.owners().count(), object.uid());
+        }
+    }
+}
+
+#[test]
+fn of_two_metadata_the_last_counts_alone() {
+    let first =
+        r#""metadata":{"name":"a","namespace":"b","resourceVersion":"1","labels":{"x":"y"}}"#;
+    let both = |last: &str| format!(r#"{{{first},"metadata":{last}}}"#);
+    assert!(matches!(pod(&both("{}")), Err(ParseError::Key(_))), "the last has no name");
+    let pod = pod(&both(r#"{"name":"c","namespace":"d"}"#)).unwrap();
+    assert_eq!((pod.key().as_str(), pod.resource_version(), pod.label("x")), ("d/c", "", None));
+    let later = pod.with_revision(Revision(5));
+    let read: serde_json::Value = serde_json::from_slice(later.body()).unwrap();
+    assert_eq!(read["metadata"]["resourceVersion"], "5");
+}

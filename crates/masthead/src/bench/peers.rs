@@ -1,0 +1,43 @@
+//! Runs the peers' programs, built on demand from `bench/peers`.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use super::pods;
+
+/// Nanoseconds by the name of what was measured.
+pub(super) type Figures = HashMap<String, f64>;
+
+const CLIENT_GO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/client-go");
+
+/// Builds and runs the program that uses client-go, on the same pods.
+pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
+    let folder = Path::new(CLIENT_GO);
+    ensure!(folder.exists(), "{CLIENT_GO} is not there; run from a checkout");
+    let build = Command::new("go")
+        .args(["build", "-o", "bin/client-go", "."])
+        .current_dir(folder)
+        .status()
+        .context("could not run go; install Go 1.24 or newer, or pass --peers skip")?;
+    ensure!(build.success(), "go build failed in {CLIENT_GO}");
+    let mut peer = Command::new(folder.join("bin/client-go"))
+        .arg(format!("-rounds={rounds}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("could not start the peer")?;
+    {
+        let mut input = BufWriter::new(peer.stdin.take().context("the peer has no input")?);
+        for i in 0..pods {
+            writeln!(input, "{}", pods::json(i, u64::from(i) + 1, 0))?;
+        }
+        input.flush()?;
+    }
+    let output = peer.wait_with_output()?;
+    ensure!(output.status.success(), "the peer ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("the peer's figures are not JSON")
+}

@@ -1,0 +1,104 @@
+//! Figures with what they are compared to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// One measured thing.
+pub(super) struct Figure {
+    /// What was measured.
+    pub(super) name: &'static str,
+    pub(super) ours: f64,
+    pub(super) unit: &'static str,
+    /// Whom it is compared to: a peer, a floor, or a limit.
+    pub(super) against: &'static str,
+    pub(super) theirs: Option<f64>,
+    /// `ours / theirs` must not be above this.
+    pub(super) at_most: f64,
+}
+
+/// A count as a number to divide by. What is counted here stays far below 2^52.
+#[expect(clippy::cast_precision_loss, reason = "counts of bytes and objects on one machine")]
+pub(super) fn number(count: u64) -> f64 {
+    count as f64
+}
+
+impl Figure {
+    pub(super) fn new(
+        name: &'static str,
+        ours: f64,
+        unit: &'static str,
+        (against, theirs): (&'static str, Option<f64>),
+        at_most: f64,
+    ) -> Self {
+        Self { name, ours, unit, against, theirs, at_most }
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.theirs.map(|theirs| self.ours / theirs)
+    }
+
+    pub(super) fn holds(&self) -> Option<bool> {
+        self.ratio().map(|ratio| ratio <= self.at_most)
+    }
+}
+
+/// A scenario's result, in the form that all scenarios share.
+#[derive(Serialize)]
+struct Json<'a> {
+    scenario: &'a str,
+    machine: &'a str,
+    params: BTreeMap<&'a str, u64>,
+    ours: BTreeMap<&'a str, f64>,
+    floor: BTreeMap<&'a str, f64>,
+    peers: BTreeMap<&'a str, f64>,
+    ratio: BTreeMap<&'a str, f64>,
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
+pub(super) fn json(
+    scenario: &str,
+    machine: &str,
+    params: &[(&'static str, u64)],
+    figures: &[Figure],
+) {
+    let pick = |peer: bool| {
+        let picked = figures.iter().filter(|f| (f.against == "client-go") == peer);
+        picked.filter_map(|f| Some((f.name, f.theirs?))).collect()
+    };
+    let json = Json {
+        scenario,
+        machine,
+        params: params.iter().copied().collect(),
+        ours: figures.iter().map(|f| (f.name, f.ours)).collect(),
+        floor: pick(false),
+        peers: pick(true),
+        ratio: figures.iter().filter_map(|f| Some((f.name, f.ratio()?))).collect(),
+    };
+    println!("{}", serde_json::to_string(&json).expect("plain numbers and text"));
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
+pub(super) fn table(machine: &str, notes: &[String], figures: &[Figure]) {
+    println!("{machine}\n");
+    println!("{:<50} {:>12} {:>24} {:>7} {:>7}", "", "ours", "against", "ratio", "limit");
+    for figure in figures {
+        let ours = format!("{:.0} {}", figure.ours, figure.unit);
+        let against = match figure.theirs {
+            Some(theirs) => format!("{} {theirs:.0} {}", figure.against, figure.unit),
+            None => format!("{} –", figure.against),
+        };
+        let ratio = figure.ratio().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+        let verdict = match figure.holds() {
+            Some(true) | None => "",
+            Some(false) => "  missed",
+        };
+        println!(
+            "{:<50} {ours:>12} {against:>24} {ratio:>7} {:>7.2}{verdict}",
+            figure.name, figure.at_most
+        );
+    }
+    for note in notes {
+        println!("\n{note}");
+    }
+}

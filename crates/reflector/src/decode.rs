@@ -1,0 +1,161 @@
+//! From bytes to pages and events (R13, R16).
+
+use std::fmt;
+use std::sync::Arc;
+
+use masthead_core::{Bookmark, EventType, ListPage, Object, Resource, Status, WatchLine};
+use tracing::debug;
+
+use crate::{Failure, Page, WatchItem};
+
+/// Changes an object before anything is stored, for example by dropping what nobody reads.
+type Transform = Arc<dyn Fn(Object) -> Object + Send + Sync>;
+
+/// Reads the answers of a server for one resource.
+///
+/// The transform runs exactly once for each object, here, and whatever it returns is the object from
+/// then on (R16). It must keep the key.
+///
+/// ```
+/// use masthead_core::Resource;
+/// use masthead_reflector::Decoder;
+///
+/// let decoder = Decoder::new(Resource::pods());
+/// let page = decoder.page(br#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[
+///     {"metadata":{"name":"web","namespace":"shop","resourceVersion":"7"}}, {"no":"pod"}]}"#)?;
+/// assert_eq!((page.objects.len(), page.skipped), (1, 1));
+/// # Ok::<(), masthead_reflector::Failure>(())
+/// ```
+#[derive(Clone)]
+pub struct Decoder {
+    resource: Resource,
+    transform: Option<Transform>,
+}
+
+impl Decoder {
+    /// Objects stay as they are.
+    pub fn new(resource: Resource) -> Self {
+        Self { resource, transform: None }
+    }
+
+    /// Every object passes through `transform`.
+    pub fn with_transform(
+        mut self,
+        transform: impl Fn(Object) -> Object + Send + Sync + 'static,
+    ) -> Self {
+        self.transform = Some(Arc::new(transform));
+        self
+    }
+
+    /// The body of a list's answer.
+    pub fn page(&self, body: &[u8]) -> Result<Page, Failure> {
+        let split = ListPage::split(body).map_err(|error| Failure::Decode(error.to_string()))?;
+        let count = split.items.len();
+        let items = split.items.into_iter();
+        let objects: Vec<_> = items.filter_map(|at| self.object(&body[at])).collect();
+        Ok(Page {
+            skipped: count - objects.len(),
+            objects,
+            resource_version: split.resource_version,
+            continue_token: split.continue_token,
+            remaining: split.remaining,
+        })
+    }
+
+    /// One line of a watch.
+    pub fn line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
+        let broken = |error: masthead_core::SplitError| Failure::Decode(error.to_string());
+        let WatchLine { event, object } = WatchLine::split(line).map_err(broken)?;
+        let object = &line[object];
+        let made = match event {
+            EventType::Bookmark => {
+                let Bookmark { resource_version, initial_events_end } =
+                    Bookmark::parse(object).map_err(broken)?;
+                return Ok(WatchItem::Bookmark { resource_version, initial_events_end });
+            }
+            // What ends the stream ends it, readable or not.
+            EventType::Error => return Ok(WatchItem::Error(Status::of_response(500, object))),
+            EventType::Added => self.object(object).map(WatchItem::Added),
+            EventType::Modified => self.object(object).map(WatchItem::Modified),
+            EventType::Deleted => self.object(object).map(WatchItem::Deleted),
+        };
+        Ok(made.unwrap_or(WatchItem::Skipped))
+    }
+
+    /// An object of its own, so that it does not keep the answer's buffer alive; none if it is not of
+    /// this resource.
+    fn object(&self, text: &[u8]) -> Option<Object> {
+        let object = match Object::from_list_item(&self.resource, text) {
+            Ok(object) => object,
+            Err(error) => {
+                debug!(resource = %self.resource, %error, "object skipped");
+                return None;
+            }
+        };
+        let Some(transform) = &self.transform else { return Some(object) };
+        let key = object.key().clone();
+        let changed = transform(object);
+        assert!(*changed.key() == key, "a transform must keep the key");
+        Some(changed)
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Decoder").field(&self.resource).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{Class, Recovery};
+
+    const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","resourceVersion":"7"}}"#;
+
+    fn line(event: &str, object: &str) -> Result<WatchItem, Failure> {
+        let text = format!("{{\"type\":\"{event}\",\"object\":{object}}}\n");
+        Decoder::new(Resource::pods()).line(text.as_bytes())
+    }
+
+    #[test]
+    fn r13_other_kinds_are_skipped_and_broken_lines_are_failures() {
+        assert!(matches!(line("ADDED", POD), Ok(WatchItem::Added(_))));
+        let other = POD.replace("\"Pod\"", "\"Node\"");
+        assert!(matches!(line("MODIFIED", &other), Ok(WatchItem::Skipped)));
+        let cut = Decoder::new(Resource::pods()).line(b"{\"type\":\"ADDED\",\"obj");
+        assert_eq!(cut.unwrap_err().class(), Class::Decode);
+    }
+
+    #[test]
+    fn bookmarks_and_errors_are_told_apart() {
+        let end = r#"{"kind":"Pod","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
+        let WatchItem::Bookmark { resource_version, initial_events_end } =
+            line("BOOKMARK", end).unwrap()
+        else {
+            panic!("no bookmark")
+        };
+        assert_eq!((resource_version.as_str(), initial_events_end), ("9", true));
+        let gone = r#"{"kind":"Status","apiVersion":"v1","reason":"Expired","code":410}"#;
+        let WatchItem::Error(status) = line("ERROR", gone).unwrap() else { panic!("no error") };
+        assert_eq!(Failure::from(status).recovery(), Recovery::Relist);
+    }
+
+    #[test]
+    fn r16_a_transform_runs_once_for_each_object() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let decoder = Decoder::new(Resource::pods()).with_transform(move |object| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            object.with_revision(masthead_core::Revision(42))
+        });
+        let body = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{POD},{{}}]}}"#);
+        let page = decoder.page(body.as_bytes()).unwrap();
+        assert_eq!(page.objects[0].revision().0, 42);
+        let text = format!(r#"{{"type":"DELETED","object":{POD}}}"#);
+        assert!(matches!(decoder.line(text.as_bytes()), Ok(WatchItem::Deleted(_))));
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
+    }
+}

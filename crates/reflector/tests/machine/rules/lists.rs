@@ -1,0 +1,337 @@
+//! R1 to R4: how a list is read.
+
+use masthead_core::Time;
+use masthead_reflector::Class;
+
+use crate::fixture::{Fixture, run};
+
+#[test]
+fn r01_the_first_list_is_consistent() {
+    run(
+        "",
+        "list 1 latest limit=500
+         > page 1 rv=10 a@3 b@4
+         ----
+         replace 10: a@3 b@4
+         watch 2 from=10",
+    );
+}
+
+#[test]
+pub(crate) fn r01_a_cached_first_list_is_an_option_and_only_the_first_is() {
+    run(
+        "cached",
+        "list 1 cached limit=500
+         > page 1 rv=10 a@3
+         ----
+         replace 10: a@3
+         watch 2 from=10
+         > fail 2 410
+         ----
+         list 3 latest limit=500",
+    );
+    run("cached streaming", "watch 1 cached state");
+    run("cached start=7", "list 1 latest limit=500");
+}
+
+#[test]
+fn r02_a_list_is_a_stream_where_the_server_has_it() {
+    run(
+        "streaming",
+        "watch 1 state
+         > open 1
+         > events 1 +b@4 +a@3
+         > events 1 +c@5 ~c@6 -b@7 end@9 +d@10
+         ----
+         replace 9: a@3 c@6
+         apply put d@10
+         > events 1 ~d@11 mark@12
+         ----
+         apply put d@11
+         bookmark 12",
+    );
+}
+
+#[test]
+fn r02_what_a_server_refused_once_it_is_not_asked_for_again() {
+    let mut fixture = run(
+        "streaming",
+        "watch 1 state
+         > fail 1 422
+         ----
+         list 2 latest limit=500
+         > page 2 rv=10
+         ----
+         replace 10:
+         watch 3 from=10",
+    );
+    fixture.script(
+        "> fail 3 410
+         ----
+         list 4 latest limit=500",
+    );
+}
+
+#[test]
+fn r02_an_initial_stream_that_broke_after_progress_is_followed_by_pages() {
+    run(
+        "streaming",
+        "watch 1 state
+         > events 1 +ghost@3
+         > end 1
+         ----
+         list 2 latest limit=500
+         > page 2 rv=10 a@4
+         ----
+         replace 10: a@4
+         watch 3 from=10
+         > events 3 ~a@11
+         ----
+         apply put a@11
+         > fail 3 410
+         ----
+         watch 4 state",
+    );
+}
+
+#[test]
+fn r02_an_initial_stream_without_progress_is_tried_again_as_a_stream() {
+    run(
+        "streaming",
+        "watch 1 state
+         > fail 1 reset
+         ----
+         wait
+         > next
+         ----
+         watch 2 state",
+    );
+}
+
+#[test]
+fn r02_initial_events_that_never_end_are_given_up() {
+    run(
+        "streaming",
+        "watch 1 state
+         > events 1 +a@3
+         > next
+         ----
+         cancel 1
+         list 2 latest limit=500",
+    );
+}
+
+#[test]
+fn r03_later_pages_carry_only_the_token() {
+    run(
+        "limit=2",
+        "list 1 latest limit=2
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=2
+         > page 2 rv=10 b@2
+         ----
+         replace 10: a@1 b@2
+         watch 3 from=10",
+    );
+}
+
+#[test]
+fn r03_after_an_expired_token_the_beginning_is_read_again_at_the_revision_of_the_rest() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 b@2 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410 token=fresh
+         ----
+         list 3 continue=fresh limit=50
+         > page 3 rv=20 c@3 next=t2
+         ----
+         list 4 continue=t2 limit=50
+         > page 4 rv=20 d@15
+         ----
+         list 5 exact=20 limit=50
+         > page 5 rv=20 a@12 next=t3
+         ----
+         list 6 continue=t3 limit=50
+         > page 6 rv=20 c@3 d@15
+         ----
+         replace 20: a@12 c@3 d@15
+         watch 7 from=20",
+    );
+}
+
+#[test]
+fn r03_a_second_expiry_moves_the_boundary() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410 token=f1
+         ----
+         list 3 continue=f1 limit=50
+         > page 3 rv=20 b@2 next=t2
+         ----
+         list 4 continue=t2 limit=50
+         > fail 4 410 token=f2
+         ----
+         list 5 continue=f2 limit=50
+         > page 5 rv=30 c@3
+         ----
+         list 6 exact=30 limit=50
+         > page 6 rv=30 a@1 b@22 c@3
+         ----
+         replace 30: a@1 b@22 c@3
+         watch 7 from=30",
+    );
+}
+
+#[test]
+fn r03_if_the_beginning_cannot_be_read_again_the_list_begins_anew_in_pages() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410 token=fresh
+         ----
+         list 3 continue=fresh limit=50
+         > page 3 rv=20 b@2
+         ----
+         list 4 exact=20 limit=50
+         > fail 4 410
+         ----
+         list 5 latest limit=50
+         > page 5 rv=30 b@25
+         ----
+         replace 30: b@25
+         watch 6 from=30",
+    );
+}
+
+#[test]
+fn r03_a_page_of_another_revision_is_never_mixed_in() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > page 2 rv=20 b@2
+         ----
+         list 3 exact=20 limit=50
+         > page 3 rv=20 b@2
+         ----
+         replace 20: b@2
+         watch 4 from=20",
+    );
+}
+
+#[test]
+fn r03_without_a_fresh_token_the_list_begins_anew_once_at_once() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410
+         ----
+         list 3 latest limit=50
+         > page 3 rv=11 a@1 next=t2
+         ----
+         list 4 continue=t2 limit=50
+         > fail 4 410
+         ----
+         wait
+         > next
+         ----
+         list 5 latest limit=50",
+    );
+}
+
+#[test]
+fn r04_a_page_is_kept_once_it_has_arrived() {
+    run(
+        "limit=100",
+        "list 1 latest limit=100
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=100
+         > fail 2 timeout
+         ----
+         list 3 continue=t1 limit=50
+         > fail 3 500
+         ----
+         wait
+         > next
+         ----
+         list 4 continue=t1 limit=50
+         > page 4 rv=10 b@2
+         ----
+         replace 10: a@1 b@2
+         watch 5 from=10",
+    );
+}
+
+#[test]
+fn r04_the_page_size_halves_down_to_25_and_then_the_waits_grow() {
+    run(
+        "limit=100",
+        "list 1 latest limit=100
+         > fail 1 timeout
+         ----
+         list 2 latest limit=50
+         > fail 2 timeout
+         ----
+         list 3 latest limit=25
+         > fail 3 timeout
+         ----
+         wait
+         > next
+         ----
+         list 4 latest limit=25",
+    );
+}
+
+#[test]
+fn r04_quick_full_pages_double_the_size_up_to_1000() {
+    let full: Vec<_> = (0..500).map(|n| format!(" n{n:04}@1")).collect();
+    let full = full.concat();
+    let mut fixture = Fixture::new("");
+    fixture.script("list 1 latest limit=500");
+    fixture.script(&format!("> page 1 rv=10 next=t1{full}\n----\nlist 2 continue=t1 limit=1000"));
+    fixture.script(&format!(
+        "> page 2 rv=10 next=t2{full}{full}\n----\nlist 3 continue=t2 limit=1000"
+    ));
+    // Slow or half empty: no change.
+    fixture.now = Time(5_000);
+    fixture.script(&format!("> page 3 rv=10 next=t3{full}\n----\nlist 4 continue=t3 limit=1000"));
+}
+
+#[test]
+fn r04_the_deadline_is_on_progress() {
+    let mut fixture = run(
+        "",
+        "list 1 latest limit=500
+         > at 29999
+         > bytes 1 100
+         > at 59998
+         > bytes 1 100
+         > at 89997",
+    );
+    assert_eq!(fixture.machine.report(fixture.now).bytes, 200);
+    fixture.script(
+        "> at 89998
+         ----
+         cancel 1
+         list 2 latest limit=250",
+    );
+    let report = fixture.machine.report(fixture.now);
+    assert_eq!(report.last_error.unwrap().class, Class::TimedOutProgress);
+}

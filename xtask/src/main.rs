@@ -1,0 +1,123 @@
+//! `cargo xtask`: the one entry point for developers and CI.
+
+use std::env;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+const HELP: &str = "\
+cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings
+cargo xtask quick       format, lints and the plain tests
+cargo xtask planted     planted bugs only: each must be caught
+cargo xtask shuttle     interleavings only
+cargo xtask deny        licences and duplicates, if cargo-deny is installed
+";
+
+/// One command of the gate.
+struct Step {
+    what: &'static str,
+    arguments: &'static [&'static str],
+    /// Flags for rustc, and the folder below `target` that keeps what they build apart.
+    cfg: Option<(&'static str, &'static str)>,
+}
+
+const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { what, arguments, cfg: None }
+}
+
+const QUICK: [Step; 3] = [
+    step("format", &["fmt", "--all", "--check"]),
+    step(
+        "lints",
+        &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"],
+    ),
+    step("tests", &["test", "--workspace", "--all-targets", "--locked"]),
+];
+
+const REST: [Step; 2] = [
+    step("doctests", &["test", "--workspace", "--doc", "--locked"]),
+    step("docs", &["doc", "--workspace", "--no-deps", "--locked"]),
+];
+
+/// The same production code with its planted bugs: tests named `planted_…` show that each is caught.
+const PLANTED: Step = Step {
+    what: "planted bugs",
+    arguments: &[
+        "test",
+        "--package",
+        "masthead-cache",
+        "--package",
+        "masthead-reflector",
+        "--tests",
+        "--locked",
+        "planted_",
+        "--",
+        "--nocapture",
+    ],
+    cfg: Some(("--cfg planted", "planted")),
+};
+
+/// The cache's atomics, locks and wakers swapped for shuttle's.
+const SHUTTLE: Step = Step {
+    what: "interleavings",
+    arguments: &["test", "--package", "masthead-cache", "--test", "interleavings", "--locked"],
+    cfg: Some(("--cfg planted --cfg shuttle", "shuttle")),
+};
+
+fn main() -> ExitCode {
+    let task = env::args().nth(1);
+    let done = match task.as_deref() {
+        Some("test") => run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE])) && deny(),
+        Some("quick") => run(&QUICK),
+        Some("planted") => run([&PLANTED]),
+        Some("shuttle") => run([&SHUTTLE]),
+        Some("deny") => deny(),
+        _ => {
+            say(HELP);
+            task.is_none()
+        }
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs steps in order until one fails.
+fn run<'a>(steps: impl IntoIterator<Item = &'a Step>) -> bool {
+    steps.into_iter().all(|step| {
+        say(&format!("==> {}: cargo {}", step.what, step.arguments.join(" ")));
+        let start = Instant::now();
+        let done = cargo(step).status().is_ok_and(|status| status.success());
+        let word = if done { "done" } else { "FAILED" };
+        say(&format!("<== {}: {word} after {} s", step.what, start.elapsed().as_secs()));
+        done
+    })
+}
+
+fn cargo(step: &Step) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(step.arguments).env("RUSTDOCFLAGS", "--deny warnings");
+    // A failing property prints its input; a trace of the runner would bury it.
+    command.env("RUST_BACKTRACE", "0").env("SHUTTLE_SILENCE_WARNINGS", "1");
+    if let Some((flags, folder)) = step.cfg {
+        command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", format!("target/{folder}"));
+    }
+    command
+}
+
+/// Licences, duplicates and sources. Advisories need the network and are left to `cargo deny check`.
+fn deny() -> bool {
+    let mut check = Command::new("cargo");
+    check.args(["deny", "--offline", "--locked", "check", "licenses", "bans", "sources"]);
+    let installed = Command::new("cargo").args(["deny", "--version"]).output();
+    if !installed.is_ok_and(|output| output.status.success()) {
+        say(
+            "==> licences: skipped, cargo-deny is not installed (cargo install --locked cargo-deny)",
+        );
+        return true;
+    }
+    say("==> licences: cargo deny check licenses bans sources");
+    check.status().is_ok_and(|status| status.success())
+}
+
+#[expect(clippy::print_stdout, reason = "a task runner says what it runs")]
+fn say(text: &str) {
+    println!("{text}");
+}
