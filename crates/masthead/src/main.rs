@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Command::Bench(scenario) => bench::run(scenario),
     };
     match done {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE

@@ -38,7 +38,7 @@ impl Figure {
         self.theirs.map(|theirs| self.ours / theirs)
     }
 
-    pub(super) fn holds(&self) -> Option<bool> {
+    fn holds(&self) -> Option<bool> {
         self.ratio().map(|ratio| ratio <= self.at_most)
     }
 }
