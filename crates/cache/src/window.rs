@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use imbl::OrdMap;
@@ -86,7 +85,6 @@ pub(crate) struct State {
     /// By the sequence number of a view that needs them.
     retained: BTreeMap<Seq, Vec<Retained>>,
     pub(crate) memory: Memory,
-    pub(crate) wakers: Vec<Waker>,
     scratch: IndexValues,
     terms: Vec<Term>,
 }
@@ -121,7 +119,6 @@ impl State {
             sweep_at: VIEWS_BETWEEN_SWEEPS,
             retained: BTreeMap::new(),
             memory: Memory::default(),
-            wakers: Vec::new(),
             scratch: IndexValues::default(),
             terms: Vec::new(),
         }

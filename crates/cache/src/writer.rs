@@ -166,7 +166,9 @@ pub(crate) fn update(
     now: Option<Time>,
     change: impl FnOnce(&mut State, &Shared) -> bool,
 ) {
-    let (revision, wakers) = {
+    // Allocates only if somebody is to be woken.
+    let mut wakers = Vec::new();
+    let revision = {
         let mut state = shared.state.lock();
         let everyone = change(&mut state, shared);
         let segments = state.seal();
@@ -175,31 +177,26 @@ pub(crate) fn update(
         }
         let view = state.view();
         let last = shared.publish(view);
-        mark(shared, &mut state, segments, everyone);
+        mark(shared, &state, segments, everyone, &mut wakers);
         shared.settle(state.revision);
         state.cut(last);
         shared.gauges.store(&state.memory());
-        (state.revision, std::mem::take(&mut state.wakers))
+        state.revision
     };
     // Woken outside the locks: a waker may do anything.
-    let mut wakers = wakers;
-    wakers.drain(..).for_each(Waker::wake);
+    wakers.into_iter().for_each(Waker::wake);
     shared.progress.wake(revision);
-    shared.state.lock().wakers = wakers;
 }
 
 /// Marks the readers of the newest segments, or everyone.
-fn mark(shared: &Shared, state: &mut State, segments: usize, everyone: bool) {
-    let mut wakers = std::mem::take(&mut state.wakers);
+fn mark(shared: &Shared, state: &State, segments: usize, everyone: bool, wakers: &mut Vec<Waker>) {
     let mut interests = shared.interests.lock();
     if everyone {
         let first = state.newest_changes(segments).next().map_or(state.head, |it| it.version.seq);
-        interests.mark_all(first, &mut wakers);
+        interests.mark_all(first, wakers);
     } else if interests.len() > 0 {
-        state.newest_changes(segments).for_each(|entry| interests.mark(entry, &mut wakers));
+        state.newest_changes(segments).for_each(|entry| interests.mark(entry, wakers));
     }
-    drop(interests);
-    state.wakers = wakers;
 }
 
 fn apply_one(state: &mut State, mutation: Mutation) -> bool {

@@ -22,7 +22,7 @@ pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
         .args(["build", "-o", "bin/client-go", "."])
         .current_dir(folder)
         .status()
-        .context("could not run go; install Go 1.24 or newer, or pass --peers skip")?;
+        .context("could not run go; install Go 1.26 or newer, or pass --peers skip")?;
     ensure!(build.success(), "go build failed in {CLIENT_GO}");
     let mut peer = Command::new(folder.join("bin/client-go"))
         .arg(format!("-rounds={rounds}"))
