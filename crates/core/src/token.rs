@@ -75,6 +75,11 @@ impl ContinueToken {
         Self { revision, start: format!("{last}\0") }
     }
 
+    /// The same position in whatever the list is when the client comes back (W12).
+    pub fn without_revision(&self) -> Self {
+        Self { revision: None, start: self.start.clone() }
+    }
+
     /// The moment that the list shows; none for one that starts afresh.
     pub fn revision(&self) -> Option<Revision> {
         self.revision

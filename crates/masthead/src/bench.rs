@@ -7,6 +7,7 @@ mod machine;
 mod peers;
 mod pods;
 mod report;
+mod store;
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -18,6 +19,12 @@ pub(crate) enum Scenario {
   masthead bench cache --peers skip        without client-go
   masthead bench cache -o json | jq .ratio")]
     Cache(CacheArguments),
+    /// The embedded store alone: durable creations and reading back, against bare files
+    #[command(after_help = "Examples:
+  masthead bench store                     100,000 objects in the system's directory for temporary files
+  masthead bench store --dir /var/lib      on the disk that counts
+  masthead bench store -o json | jq .ratio")]
+    Store(store::StoreArguments),
 }
 
 /// How to show the figures.
@@ -58,5 +65,6 @@ pub(crate) struct CacheArguments {
 pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
     match scenario {
         Scenario::Cache(arguments) => cache::run(&arguments),
+        Scenario::Store(arguments) => store::run(&arguments),
     }
 }

@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
+mod configuration;
+mod serve;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -19,15 +21,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve the Kubernetes API: list, watch and CRUD from a watch cache
+    Serve(Box<serve::ServeArguments>),
     /// Measure this machine: every figure is a ratio to a peer or a floor from the same run
     #[command(subcommand, arg_required_else_help = true)]
     Bench(bench::Scenario),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = arguments().and_then(|arguments| match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Bench(scenario) => bench::run(scenario),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -35,6 +40,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Flags count more than the environment, and that more than a configuration file.
+fn arguments() -> anyhow::Result<Arguments> {
+    let command = configuration::apply(Arguments::command(), std::env::args_os())?;
+    Ok(Arguments::from_arg_matches(&command.get_matches())?)
 }
 
 #[expect(clippy::print_stderr, reason = "this is the one place that reports a failed command")]

@@ -76,6 +76,11 @@ impl Status {
         self
     }
 
+    /// A failure that has no constructor of its own.
+    pub fn with(code: u16, reason: Reason, message: impl Into<String>) -> Self {
+        Self::failure(code, reason, message)
+    }
+
     /// 400: a parameter, a selector or a body that cannot be understood.
     pub fn bad_request(what: impl Display) -> Self {
         Self::failure(400, Reason::BadRequest, what.to_string())

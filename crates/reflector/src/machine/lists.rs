@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use masthead_core::{Object, Time, planted};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::marks::Verdict;
 use super::pages::{Pages, Step};
@@ -111,7 +111,7 @@ impl Reflector {
         let revision = self.marks.listed(version);
         self.report.objects = objects.len() as u64;
         (self.elsewhere, self.pages_next) = (false, false);
-        info!(%revision, objects = objects.len(), back, "list applied");
+        debug!(%revision, objects = objects.len(), back, "list applied");
         self.emit(if back {
             Output::Rewind { objects, revision }
         } else {

@@ -1,0 +1,289 @@
+//! `masthead serve`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, ValueEnum};
+use masthead_cache::HistoryLimits;
+use masthead_server::{
+    Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User, tls_from_files,
+    write_secret,
+};
+use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+mod values;
+
+use values::{bytes, duration};
+
+/// What `masthead serve` takes.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  masthead serve                                    embedded store, TLS on loopback
+  masthead serve --store memory --listen 127.0.0.1:0 --write-kubeconfig kc
+                                                    a throw-away server on a free port, for tests
+  masthead serve --data-dir /var/lib/masthead --listen 10.0.0.5:6443 \\
+      --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --token-file tokens.csv
+  masthead serve --config masthead.yaml             the same settings from a file
+
+Every flag can also be given as MASTHEAD_<NAME> in the environment or as <name> in the file of
+--config; flags count more than the environment, and the environment more than the file.")]
+pub(crate) struct ServeArguments {
+    /// Where objects are kept
+    #[arg(long, env = "MASTHEAD_STORE", value_enum, default_value_t = StoreKind::Embedded)]
+    store: StoreKind,
+    /// Directory of the store and of the server's own credentials
+    /// [default: masthead in `XDG_DATA_HOME` or `~/.local/share`]
+    #[arg(long, env = "MASTHEAD_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, env = "MASTHEAD_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7443")]
+    listen: SocketAddr,
+    /// Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data directory]
+    #[arg(long, env = "MASTHEAD_WRITE_KUBECONFIG", value_name = "PATH")]
+    write_kubeconfig: Option<PathBuf>,
+    /// More bearer tokens, one a line: token,user,uid,"group,group"
+    #[arg(long, env = "MASTHEAD_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Authority whose client certificates are let in, besides the server's own
+    #[arg(long, env = "MASTHEAD_CLIENT_CA", value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Certificate to serve with instead of one of the server's own authority
+    #[arg(long, env = "MASTHEAD_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of that certificate
+    #[arg(long, env = "MASTHEAD_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Serve plain HTTP; only on loopback. Tokens are asked for all the same
+    #[arg(long, env = "MASTHEAD_INSECURE_HTTP", action = ArgAction::Set, num_args = 0..=1,
+        default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    insecure_http: bool,
+    /// A file with these settings, as YAML
+    #[arg(long, env = "MASTHEAD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is logged to standard error: error, warn, info, debug, or a filter as in `RUST_LOG`
+    #[arg(long, env = "MASTHEAD_LOG", value_name = "FILTER", default_value = "warn")]
+    log: String,
+    /// How it is logged
+    #[arg(long, env = "MASTHEAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// History that watches may resume from: how old
+    #[arg(long, env = "MASTHEAD_KEEP_AGE", value_parser = duration, default_value = "15m",
+        value_name = "TIME", help_heading = "History")]
+    keep_age: Duration,
+    /// History that watches may resume from: how large, for each resource and on disk
+    #[arg(long, env = "MASTHEAD_KEEP_BYTES", value_parser = bytes, default_value = "256MiB",
+        value_name = "BYTES", help_heading = "History")]
+    keep_bytes: usize,
+    #[command(flatten)]
+    limits: LimitArguments,
+}
+
+/// The limits, with the defaults of the server.
+#[derive(Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitArguments {
+    /// Open connections
+    #[arg(long, env = "MASTHEAD_MAX_CONNECTIONS", value_name = "N", default_value_t = Limits::default().connections)]
+    max_connections: usize,
+    /// Open watches
+    #[arg(long, env = "MASTHEAD_MAX_WATCHES", value_name = "N", default_value_t = Limits::default().watches)]
+    max_watches: usize,
+    /// Open watches of one user
+    #[arg(long, env = "MASTHEAD_MAX_WATCHES_PER_USER", value_name = "N", default_value_t = Limits::default().watches_per_user)]
+    max_watches_per_user: usize,
+    /// Open watches on one connection
+    #[arg(long, env = "MASTHEAD_MAX_WATCHES_PER_CONNECTION", value_name = "N", default_value_t = Limits::default().watches_per_connection)]
+    max_watches_per_connection: usize,
+    /// Reads being answered at once, watches aside
+    #[arg(long, env = "MASTHEAD_MAX_READS_IN_FLIGHT", value_name = "N", default_value_t = Limits::default().reads_in_flight)]
+    max_reads_in_flight: usize,
+    /// Writes being answered at once
+    #[arg(long, env = "MASTHEAD_MAX_WRITES_IN_FLIGHT", value_name = "N", default_value_t = Limits::default().writes_in_flight)]
+    max_writes_in_flight: usize,
+    /// Lists and initial events being sent at once
+    #[arg(long, env = "MASTHEAD_MAX_RESPONSE_BYTES_IN_FLIGHT", value_name = "BYTES", value_parser = bytes, default_value = "1GiB")]
+    max_response_bytes_in_flight: usize,
+    /// Largest body of a request
+    #[arg(long, env = "MASTHEAD_MAX_BODY_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "3MiB")]
+    max_body_bytes: usize,
+    /// Largest head of a request
+    #[arg(long, env = "MASTHEAD_MAX_HEADER_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "64KiB")]
+    max_header_bytes: usize,
+    /// Longest path and query of a request
+    #[arg(long, env = "MASTHEAD_MAX_URI_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "60KiB")]
+    max_uri_bytes: usize,
+    /// Streams of one HTTP/2 connection
+    #[arg(long, env = "MASTHEAD_MAX_STREAMS_PER_CONNECTION", value_name = "N", default_value_t = Limits::default().streams_per_connection)]
+    max_streams_per_connection: u32,
+    /// How long a TLS handshake may take
+    #[arg(long, env = "MASTHEAD_HANDSHAKE_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "10s")]
+    handshake_timeout: Duration,
+    /// How long the head of a request may take
+    #[arg(long, env = "MASTHEAD_HEADER_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "15s")]
+    header_timeout: Duration,
+    /// How long a request may take, watches and the sending of lists aside
+    #[arg(long, env = "MASTHEAD_REQUEST_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "60s")]
+    request_timeout: Duration,
+    /// An answer whose bytes do not move for this long is reset
+    #[arg(long, env = "MASTHEAD_STALL_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "30s")]
+    stall_timeout: Duration,
+}
+
+impl LimitArguments {
+    fn limits(&self) -> Limits {
+        Limits {
+            connections: self.max_connections,
+            watches: self.max_watches,
+            watches_per_user: self.max_watches_per_user,
+            watches_per_connection: self.max_watches_per_connection,
+            reads_in_flight: self.max_reads_in_flight,
+            writes_in_flight: self.max_writes_in_flight,
+            response_bytes_in_flight: self.max_response_bytes_in_flight,
+            body_bytes: self.max_body_bytes,
+            header_bytes: self.max_header_bytes,
+            uri_bytes: self.max_uri_bytes,
+            handshake_timeout: self.handshake_timeout,
+            header_timeout: self.header_timeout,
+            request_timeout: self.request_timeout,
+            stall_timeout: self.stall_timeout,
+            streams_per_connection: self.max_streams_per_connection,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StoreKind {
+    /// On disk: survives everything but the disk
+    Embedded,
+    /// In memory: gone when the server stops
+    Memory,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs until it is told to stop.
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
+    let began = Instant::now();
+    start_logging(arguments)?;
+    // Each watch may be a connection; what the system does not allow is met by the accept loop.
+    let files = rlimit::increase_nofile_limit(u64::MAX);
+    tracing::debug!(?files, "open file limit");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments, began))
+}
+
+fn start_logging(arguments: &ServeArguments) -> anyhow::Result<()> {
+    use std::io::IsTerminal;
+    let filter = EnvFilter::try_new(&arguments.log)
+        .with_context(|| format!("--log {:?} is no filter; try info or debug", arguments.log))?;
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match arguments.log_format {
+        LogFormat::Text => logging.init(),
+        LogFormat::Json => logging.json().init(),
+    }
+    Ok(())
+}
+
+async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()> {
+    let directory = data_directory(arguments.data_dir.as_deref())?;
+    let address = arguments.listen.ip();
+    let credentials = Credentials::load_or_create(&directory.join("credentials"), address)?;
+    let security = match (&arguments.tls_cert, &arguments.tls_key) {
+        _ if arguments.insecure_http => Security::InsecureHttp,
+        (Some(certificate), Some(key)) => {
+            Security::Tls(tls_from_files(certificate, key, arguments.client_ca.as_deref())?)
+        }
+        _ => Security::Tls(credentials.tls(arguments.client_ca.as_deref())?),
+    };
+    let mut tokens = Tokens::default();
+    let admin = User { name: "masthead-admin".to_owned(), groups: vec![MASTERS.to_owned()] };
+    tokens.add(&credentials.admin_token, admin);
+    if let Some(file) = &arguments.token_file {
+        tokens.read(file)?;
+    }
+    let history = HistoryLimits {
+        age: arguments.keep_age,
+        bytes: arguments.keep_bytes,
+        ..HistoryLimits::default()
+    };
+    let limits = arguments.limits.limits();
+    let store = open_store(arguments, &directory)?;
+    let config = Config { listen: arguments.listen, security, tokens, limits, history };
+    let mut stop = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let server = Server::start(config, store).await?;
+    let scheme = if arguments.insecure_http { "http" } else { "https" };
+    let url = format!("{scheme}://{}", reachable(server.address()));
+    let kubeconfig = arguments.write_kubeconfig.clone();
+    let kubeconfig = kubeconfig.unwrap_or_else(|| directory.join("admin.kubeconfig"));
+    write_secret(&kubeconfig, &credentials.kubeconfig(&url))?;
+    let stopped = tokio::select! {
+        () = server.ready() => false,
+        _ = stop.recv() => true,
+        _ = terminate.recv() => true,
+    };
+    if !stopped {
+        announce(&url, &kubeconfig, began.elapsed());
+        tokio::select! {
+            _ = stop.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+    tokio::select! {
+        () = server.shutdown() => Ok(()),
+        _ = stop.recv() => bail!("stopped at once: connections were cut"),
+    }
+}
+
+fn open_store(arguments: &ServeArguments, directory: &Path) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match arguments.store {
+        StoreKind::Memory => Arc::new(MemoryStore::new()),
+        StoreKind::Embedded => {
+            let settings = Settings::default()
+                .keep_age(arguments.keep_age)
+                .keep_bytes(u64::try_from(arguments.keep_bytes).unwrap_or(u64::MAX));
+            Arc::new(EmbeddedStore::open(directory.join("store"), settings)?)
+        }
+    })
+}
+
+fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(directory) = asked {
+        return Ok(directory.to_owned());
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let base = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
+    let base = base.context("there is no home directory: name a directory with --data-dir")?;
+    Ok(base.join("masthead"))
+}
+
+/// What a client on this machine connects to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut reachable = address;
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
+        reachable.set_ip(loopback.parse().expect("is an address"));
+    }
+    reachable
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the user types next")]
+fn announce(url: &str, kubeconfig: &Path, took: Duration) {
+    println!("masthead serves {url}, ready after {} ms\n", took.as_millis());
+    println!("  export KUBECONFIG={}", kubeconfig.display());
+    println!("  kubectl get namespaces\n");
+    println!("Ctrl-C stops it.");
+}

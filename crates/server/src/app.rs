@@ -1,0 +1,493 @@
+//! From a request to its answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use masthead_core::{
+    ListBody, ListMeta, ListOptions, Query, Reason, Revision, Status, WatchOptions,
+};
+use masthead_store::{Health, Store};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::timeout;
+use tracing::{debug, error};
+
+use crate::authn::{Tokens, User, authenticate};
+use crate::authz::{Authorized, authorize, authorize_path};
+use crate::body::Body;
+use crate::catalog::Catalog;
+use crate::discovery;
+use crate::document::{self, Document, Format, Members};
+use crate::feed::Feed;
+use crate::flights::{Connection, Flights};
+use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits};
+use crate::listing::{ListStream, Listed};
+use crate::metrics::{Metrics, RequestLabels, resident_bytes};
+use crate::negotiate::{self, Encoding};
+use crate::params::{self, FieldValidation, WriteOptions};
+use crate::patch::Patch;
+use crate::reads::{Reads, Watcher};
+use crate::respond::{self, Answer};
+use crate::route::{Route, Subresource, Target, Verb};
+use crate::scale;
+use crate::writes::{Changed, DeleteOptions, Writes};
+
+/// Everything that answers requests.
+pub(crate) struct App {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) reads: Arc<Reads>,
+    pub(crate) writes: Arc<Writes>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) tokens: Tokens,
+    pub(crate) reading: Semaphore,
+    pub(crate) writing: Semaphore,
+    pub(crate) defined: watch::Receiver<u64>,
+    /// Has everything been done that a client may count on?
+    pub(crate) begun: watch::Receiver<bool>,
+    pub(crate) address: String,
+    pub(crate) began: Instant,
+}
+
+/// The one at the other end of a connection.
+pub(crate) struct Peer {
+    pub(crate) connection: Arc<Connection>,
+    /// Who its certificate says it is.
+    pub(crate) certificate: Option<Arc<User>>,
+    /// Too many are connected: it gets no answer but that.
+    pub(crate) refused: bool,
+}
+
+/// A request whose sender may do what it asks.
+struct Asked {
+    proof: Authorized<Target>,
+    user: Arc<User>,
+    request: Request<Incoming>,
+}
+
+impl Asked {
+    fn query(&self) -> &str {
+        self.request.uri().query().unwrap_or_default()
+    }
+
+    fn gzip(&self) -> bool {
+        negotiate::takes_gzip(self.request.headers())
+    }
+
+    fn accept(&self) -> Result<Encoding, Status> {
+        negotiate::accept(self.request.headers(), self.proof.verb() == Verb::Watch)
+    }
+}
+
+impl App {
+    /// Answers a request, whatever it is.
+    pub(crate) async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+        let began = Instant::now();
+        if request.version() == Version::HTTP_2 {
+            peer.connection.note_multiplexed();
+        }
+        let mut labels = RequestLabels {
+            verb: "other",
+            group: String::new(),
+            version: String::new(),
+            resource: String::new(),
+            subresource: "",
+            code: 0,
+        };
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answering = self.answer(request, peer, &mut labels);
+        let answer = match timeout(self.limits.request_timeout, answering).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::timeout("the request took too long", 1)),
+        };
+        let response = answer.unwrap_or_else(|status| {
+            if status.code() >= 500 {
+                error!(%method, path, code = status.code(), error = status.message(), "failed");
+            }
+            respond::status(&status)
+        });
+        labels.code = response.status().as_u16();
+        debug!(%method, path, code = labels.code, took = ?began.elapsed(), "answered");
+        self.metrics.answered(&labels, began.elapsed().as_secs_f64());
+        response
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        labels: &mut RequestLabels,
+    ) -> Answer {
+        let uri = request.uri();
+        let length = uri.path().len() + uri.query().map_or(0, |it| it.len() + 1);
+        if length > self.limits.uri_bytes {
+            let limit = self.limits.uri_bytes;
+            let why = format!("the URI has {length} bytes, the limit (max-uri-bytes) is {limit}");
+            return Err(Status::with(414, Reason::Other("RequestURITooLong".to_owned()), why));
+        }
+        if peer.refused {
+            let limit = self.limits.connections;
+            let why = format!("{limit} connections are open, which is the limit (max-connections)");
+            return Err(Status::too_many_requests(why, 5));
+        }
+        if let "/livez" | "/readyz" | "/healthz" = uri.path().trim_end_matches('/') {
+            return self.health(uri.path().trim_matches('/'), uri.query().unwrap_or_default());
+        }
+        let user = authenticate(request.headers(), peer.certificate.as_ref(), &self.tokens)?;
+        let kinds = self.catalog.now();
+        let route = Route::parse(uri.path(), &kinds);
+        let target = match route {
+            Ok(Route::Resource(target)) => target,
+            other => {
+                authorize_path(&user, uri.path())?;
+                if request.method() != Method::GET && request.method() != Method::HEAD {
+                    let why = format!("{} is not served here", request.method());
+                    return Err(Status::with(405, Reason::MethodNotAllowed, why));
+                }
+                return self.document(other?, request.headers());
+            }
+        };
+        let resource = &target.kind.resource;
+        resource.group().clone_into(&mut labels.group);
+        resource.version().clone_into(&mut labels.version);
+        resource.plural().clone_into(&mut labels.resource);
+        labels.subresource = target.subresource.map_or("", Subresource::as_str);
+        let Some(verb) = target.verb(request.method(), uri.query().unwrap_or_default()) else {
+            authorize_path(&user, uri.path())?;
+            return Err(Status::method_not_allowed(resource, request.method().as_str()));
+        };
+        labels.verb = verb.as_str();
+        let proof = authorize(&user, verb, target)?;
+        self.dispatch(Asked { proof, user, request }, peer).await
+    }
+
+    async fn dispatch(&self, asked: Asked, peer: &Peer) -> Answer {
+        let verb = asked.proof.verb();
+        if verb == Verb::Watch {
+            return self.watch(&asked, peer).await;
+        }
+        let writes = !verb.reads();
+        let _counted = self.metrics.in_flight(writes);
+        let _permit = self.permit(writes)?;
+        match verb {
+            Verb::Get => self.get(&asked).await,
+            Verb::List => self.list(&asked, peer).await,
+            Verb::Create => self.create(asked).await,
+            Verb::Update | Verb::Patch => self.change(asked).await,
+            Verb::Delete => self.delete(asked).await,
+            Verb::DeleteCollection => self.delete_collection(asked).await,
+            Verb::Watch => unreachable!("answered above"),
+        }
+    }
+
+    fn permit(&self, writes: bool) -> Result<SemaphorePermit<'_>, Status> {
+        let (semaphore, limit, flag) = if writes {
+            (&self.writing, self.limits.writes_in_flight, "max-writes-in-flight")
+        } else {
+            (&self.reading, self.limits.reads_in_flight, "max-reads-in-flight")
+        };
+        semaphore.try_acquire().map_err(|_| {
+            let why = format!("{limit} requests are being answered, which is the limit ({flag})");
+            Status::too_many_requests(why, 1)
+        })
+    }
+
+    /// What is no object.
+    fn document(&self, route: Route, headers: &http::HeaderMap) -> Answer {
+        let kinds = self.catalog.now();
+        let value = match route {
+            Route::Version => discovery::version(),
+            Route::Metrics => {
+                return self.metrics.text().map(respond::metrics).map_err(Status::internal);
+            }
+            Route::Statz => self.statistics(),
+            Route::Groups { legacy: true } => discovery::legacy_versions(&self.address),
+            Route::Groups { legacy: false } => discovery::groups(&kinds),
+            Route::Group(group) => discovery::group(&kinds, &group)?,
+            Route::GroupVersion(group, version) => discovery::resources(&kinds, &group, &version)?,
+            Route::OpenApi(None) => discovery::openapi_index(&kinds),
+            Route::OpenApi(Some(path)) => discovery::openapi_document(&kinds, &path)?,
+            Route::Health(check) => return self.health(&check, ""),
+            Route::Resource(_) => return Err(Status::no_such_path()),
+        };
+        let encoding = negotiate::accept(headers, false)?;
+        if encoding.format == Format::Json {
+            return Ok(respond::json(&value));
+        }
+        respond::whole(StatusCode::OK, value.to_string().into(), encoding, false)
+    }
+
+    /// Is the server alive; is it able to answer?
+    fn health(&self, check: &str, query: &str) -> Answer {
+        let (filled, replayed) = (self.reads.is_ready(), self.feed.is_replayed());
+        let mut checks = vec![("ping", true, String::new())];
+        if check != "livez" {
+            checks.push(("caches", filled, "not all caches are filled yet".to_owned()));
+            checks.push(("replay", replayed, "the kept history is being replayed".to_owned()));
+            let begun = *self.begun.borrow();
+            checks.push(("namespaces", begun, "default namespaces are being made".to_owned()));
+        }
+        let failed = checks.iter().any(|(_, fine, _)| !fine);
+        let code = if failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        if !failed && params::find(query, "verbose")?.is_none() {
+            return Ok(respond::text(code, "ok".to_owned()));
+        }
+        let line = |(name, fine, why): &(&str, bool, String)| {
+            if *fine { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: {why}\n") }
+        };
+        let mut lines: Vec<_> = checks.iter().map(line).collect();
+        if let Health::ReadOnly { why } = self.store.health() {
+            lines.push(format!("[!]store is read-only: {why}\n"));
+        }
+        lines.push(format!("{check} check {}\n", if failed { "failed" } else { "passed" }));
+        let text = lines.concat();
+        Ok(respond::text(code, text))
+    }
+
+    /// `/statz`.
+    fn statistics(&self) -> Value {
+        let all = self.reads.statistics();
+        let newest = all.iter().map(|it| it.revision).max().unwrap_or(Revision::ZERO);
+        let resources: Vec<_> = all
+            .iter()
+            .map(|it| {
+                json!({
+                    "resource": it.resource.as_str(), "ready": it.ready,
+                    "objects": it.memory.objects, "bytes": it.memory.total(),
+                    "bodyBytes": it.memory.bodies, "historyBytes": it.memory.history,
+                    "pinnedBytes": it.memory.pinned,
+                    "revision": it.revision.to_string(), "oldest": it.oldest.to_string(),
+                    "lag": newest.0.saturating_sub(it.revision.0),
+                    "watches": it.watches, "eventsSent": it.counters.events.get(),
+                    "watchesTerminated": it.counters.terminated.get(),
+                })
+            })
+            .collect();
+        let store = match self.store.health() {
+            Health::Writable => json!({"writable": true}),
+            Health::ReadOnly { why } => json!({"writable": false, "why": &*why}),
+        };
+        json!({
+            "revision": newest.to_string(),
+            "watches": self.flights.watches(),
+            "responseBytesInFlight": self.flights.bytes(),
+            "residentBytes": resident_bytes(),
+            "uptimeSeconds": self.began.elapsed().as_secs(),
+            "store": store,
+            "resources": resources,
+        })
+    }
+
+    async fn get(&self, asked: &Asked) -> Answer {
+        let encoding = asked.accept()?;
+        let object = self.reads.get(&asked.proof, params::freshness(asked.query())?).await?;
+        show(StatusCode::OK, &object, asked, encoding)
+    }
+
+    async fn list(&self, asked: &Asked, peer: &Peer) -> Answer {
+        let encoding = asked.accept()?;
+        let proof = &asked.proof;
+        let resource = &proof.kind.resource;
+        let options = ListOptions::from_query(asked.query(), resource, &proof.namespace)?;
+        let list = self.reads.list(proof, &options).await?;
+        let slices = ListBody::new(resource, &list.meta, list.objects, encoding.projection);
+        if encoding.format == Format::Yaml {
+            return respond::yaml_list(slices, asked.gzip());
+        }
+        let bytes = slices.bytes();
+        let gzip = asked.gzip() && bytes >= GZIP_BYTES_MIN;
+        let listed = Listed::new(slices, gzip);
+        let ticket = self.flights.list(&peer.connection, resource, listed, bytes)?;
+        Ok(respond::stream(Body::List(ListStream::new(ticket)), gzip))
+    }
+
+    async fn watch(&self, asked: &Asked, peer: &Peer) -> Answer {
+        let projection = asked.accept()?.projection;
+        let (resource, query) = (&asked.proof.kind.resource, asked.query());
+        let options = if asked.proof.watch_path {
+            WatchOptions::from_query(query, resource)?
+        } else {
+            match Query::parse(query, resource, &asked.proof.namespace)? {
+                Query::Watch(options) => options,
+                Query::List(_) => return Err(Status::bad_request("watch is not true")),
+            }
+        };
+        let watcher = Watcher { user: &asked.user, connection: &peer.connection, projection };
+        let stream = self.reads.watch(&asked.proof, options, watcher).await?;
+        Ok(respond::stream(Body::Watch(Box::new(stream)), false))
+    }
+
+    async fn create(&self, asked: Asked) -> Answer {
+        let encoding = asked.accept()?;
+        let options = WriteOptions::from_query(asked.query())?;
+        let (asked, members, warnings) = self.read_object(asked, options).await?;
+        let object = self.writes.create(&asked.proof, members, options.dry_run).await?;
+        self.established(&asked.proof, object.revision()).await;
+        let mut response = show(StatusCode::CREATED, &object, &asked, encoding)?;
+        respond::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    /// A definition is served when its write is answered (W39).
+    async fn established(&self, proof: &Authorized<Target>, revision: Revision) {
+        if proof.kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+            let mut defined = self.defined.clone();
+            let _ = timeout(ESTABLISH_WAIT, defined.wait_for(|it| *it >= revision.0)).await;
+        }
+    }
+
+    async fn change(&self, asked: Asked) -> Answer {
+        let encoding = asked.accept()?;
+        let options = WriteOptions::from_query(asked.query())?;
+        let (asked, changed, warnings) = if asked.proof.verb() == Verb::Patch {
+            let content_type = negotiate::content_type(asked.request.headers())?;
+            let (asked, body) = self.body(asked).await?;
+            let patch = Patch::read(&content_type, &body)?;
+            let changed = self.writes.patch(&asked.proof, &patch, options.dry_run).await?;
+            (asked, changed, Vec::new())
+        } else {
+            let (asked, members, warnings) = self.read_object(asked, options).await?;
+            let changed = self.writes.update(&asked.proof, members, options.dry_run).await?;
+            (asked, changed, warnings)
+        };
+        if let Changed::Put(object) = &changed {
+            self.established(&asked.proof, object.revision()).await;
+        }
+        let mut response = show(StatusCode::OK, changed.object(), &asked, encoding)?;
+        respond::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    async fn delete(&self, asked: Asked) -> Answer {
+        let encoding = asked.accept()?;
+        let (asked, options) = self.delete_options(asked).await?;
+        match self.writes.delete(&asked.proof, &options).await? {
+            Changed::Deleted(object) => {
+                let resource = &asked.proof.kind.resource;
+                let status = Status::deleted(resource, &asked.proof.name, object.uid());
+                respond::whole(StatusCode::OK, status.to_json().into(), encoding, false)
+            }
+            // Somebody holds it: this is what it looks like while it goes.
+            kept => show(StatusCode::OK, kept.object(), &asked, encoding),
+        }
+    }
+
+    async fn delete_collection(&self, asked: Asked) -> Answer {
+        let encoding = asked.accept()?;
+        let resource = asked.proof.kind.resource.clone();
+        let list = ListOptions::from_query(asked.query(), &resource, &asked.proof.namespace)?;
+        let (asked, options) = self.delete_options(asked).await?;
+        let objects = self.writes.delete_collection(&asked.proof, &list, &options).await?;
+        let revision = self.reads.current().await?;
+        let meta = ListMeta { revision, ..ListMeta::default() };
+        let slices = ListBody::new(&resource, &meta, objects, encoding.projection);
+        let json: Vec<u8> = slices.flat_map(|it| it.to_vec()).collect();
+        respond::whole(StatusCode::OK, json.into(), encoding, asked.gzip())
+    }
+
+    async fn delete_options(&self, asked: Asked) -> Result<(Asked, DeleteOptions), Status> {
+        let format = negotiate::body_format(asked.request.headers());
+        let dry_run = WriteOptions::from_query(asked.query())?.dry_run;
+        let (asked, body) = self.body(asked).await?;
+        let mut options = if body.is_empty() {
+            DeleteOptions::default()
+        } else {
+            DeleteOptions::read(&Document::read(&body, format?)?.into_members()?)?
+        };
+        options.dry_run |= dry_run;
+        Ok((asked, options))
+    }
+
+    /// The object in the body, and what is to be said about it.
+    async fn read_object(
+        &self,
+        asked: Asked,
+        options: WriteOptions,
+    ) -> Result<(Asked, Members, Vec<String>), Status> {
+        let format = negotiate::body_format(asked.request.headers())?;
+        let (asked, body) = self.body(asked).await?;
+        let document = Document::read(&body, format)?;
+        let twice: Vec<_> =
+            document.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+        let warnings = match options.field_validation {
+            FieldValidation::Strict if !twice.is_empty() => {
+                let why = format!("strict decoding error: {}", twice.join(", "));
+                return Err(Status::bad_request(why));
+            }
+            FieldValidation::Warn => twice,
+            _ => Vec::new(),
+        };
+        Ok((asked, document.into_members()?, warnings))
+    }
+
+    /// The body of a request, within its limit (W38).
+    async fn body(&self, mut asked: Asked) -> Result<(Asked, Bytes), Status> {
+        let limit = self.limits.body_bytes;
+        let declared = asked.request.headers().get(CONTENT_LENGTH);
+        let declared = declared.and_then(|it| it.to_str().ok()).and_then(|it| it.parse().ok());
+        let declared: usize = declared.unwrap_or(0);
+        let (mut parts, mut length) = (Vec::new(), 0);
+        while let Some(part) = next_part(asked.request.body_mut()).await? {
+            length += part.len();
+            // What is too large is read on for a while: a client that is still writing does not
+            // look at the answer.
+            if length > 2 * limit {
+                break;
+            }
+            if length.max(declared) <= limit {
+                parts.push(part);
+            }
+        }
+        if length.max(declared) > limit {
+            return Err(Status::request_too_large());
+        }
+        let body = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
+        Ok((asked, body))
+    }
+}
+
+/// The next part of a body; none at its end.
+async fn next_part(body: &mut Incoming) -> Result<Option<Bytes>, Status> {
+    loop {
+        let mut pinned = Pin::new(&mut *body);
+        match std::future::poll_fn(|cx| pinned.as_mut().poll_frame(cx)).await {
+            None => return Ok(None),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Some(Err(error)) => {
+                let why = format!("the body of the request cannot be read: {error}");
+                return Err(Status::bad_request(why));
+            }
+        }
+    }
+}
+
+/// An object as its subresource shows it.
+fn show(
+    code: StatusCode,
+    object: &masthead_core::Object,
+    asked: &Asked,
+    encoding: Encoding,
+) -> Answer {
+    let gzip = asked.gzip();
+    match (asked.proof.subresource, &asked.proof.kind.scale) {
+        (Some(Subresource::Scale), Some(scale)) => {
+            let shown = scale::of(scale, &document::members(object)?);
+            let json = Value::Object(shown).to_string();
+            respond::whole(code, json.into(), encoding, gzip)
+        }
+        _ => respond::object(code, object, encoding, gzip),
+    }
+}

@@ -1,0 +1,272 @@
+//! From the store into the caches: one store watch for all resources, one reflector for each.
+//!
+//! At a start the caches are read as they were at the beginning of the kept history, and what
+//! happened since is replayed. So a client that was cut off by the restart may go on from where it
+//! was.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use masthead_cache::{Cache, Config, HistoryLimits};
+use masthead_core::{ObjectKey, Resource, Revision, Status};
+use masthead_reflector::{
+    BoxFuture, Driver, Failure, ListAt, ListRequest, Meter, Mux, Page, ServerMemory, Settings,
+    Strategy, Upstream, UpstreamEvents, UpstreamItem, WatchItem,
+};
+use masthead_store::{Event, EventKind, Events, Range, ResourceName, Store, StoreError};
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tracing::error;
+
+use crate::catalog::Catalog;
+use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX};
+
+/// Keeps a cache for each resource in step with the store.
+pub(crate) struct Feed {
+    mux: Mux,
+    history: HistoryLimits,
+    seed: u64,
+    replay: Arc<Replay>,
+    drivers: Mutex<HashMap<ResourceName, AbortHandle>>,
+    follower: AbortHandle,
+}
+
+/// What is told of the beginning.
+struct Replay {
+    /// The caches that were there when the server started; the replay goes at their pace.
+    caches: Mutex<Vec<Cache>>,
+    /// Everything from before the start has reached them.
+    done: AtomicBool,
+}
+
+impl Feed {
+    /// Starts following the store. Resources are opened after it.
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        catalog: Arc<Catalog>,
+        history: HistoryLimits,
+        seed: u64,
+    ) -> Self {
+        let caches = Mutex::default();
+        let replay = Arc::new(Replay { caches, done: AtomicBool::new(false) });
+        let upstream = FromStore { store, catalog, replay: replay.clone() };
+        let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
+        let follower = tokio::spawn(mux.clone().run(seed)).abort_handle();
+        Self { mux, history, seed, replay, drivers: Mutex::default(), follower }
+    }
+
+    /// A cache of a resource that is kept in step until it is closed.
+    pub(crate) fn open(&self, resource: &Resource) -> Cache {
+        let (source, lane) = self.mux.source(resource);
+        let (history, seed) = (self.history, self.seed);
+        let config = Config { history, indexes: Vec::new(), seed, lane: Some(lane) };
+        let (writer, cache) = Cache::new(config);
+        if !self.replay.done.load(Ordering::Acquire) {
+            self.replay.caches.lock().push(cache.clone());
+        }
+        let settings = Settings { strategy: Strategy::Pages, ..Settings::default() };
+        let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
+        let driver = tokio::spawn(driver.run()).abort_handle();
+        if let Some(old) = self.drivers.lock().insert(resource.into(), driver) {
+            old.abort();
+        }
+        cache
+    }
+
+    /// Lets go of a resource; its cache stays as it is.
+    pub(crate) fn close(&self, resource: &Resource) {
+        if let Some(driver) = self.drivers.lock().remove(&resource.into()) {
+            driver.abort();
+        }
+    }
+
+    /// Has everything from before the start been replayed?
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.replay.done.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.follower.abort();
+        self.drivers.lock().values().for_each(AbortHandle::abort);
+    }
+}
+
+/// The store as the reflectors see it.
+struct FromStore {
+    store: Arc<dyn Store>,
+    catalog: Arc<Catalog>,
+    replay: Arc<Replay>,
+}
+
+impl Upstream for FromStore {
+    /// Where following begins: as far back as the store remembers, until that has been replayed.
+    fn current(&self) -> BoxFuture<Result<Revision, Failure>> {
+        if !self.replay.done.load(Ordering::Acquire) {
+            let oldest = self.store.oldest();
+            return Box::pin(async move { Ok(oldest) });
+        }
+        let current = self.store.current();
+        Box::pin(async move { current.await.map_err(failure) })
+    }
+
+    fn list(
+        &self,
+        resource: &Resource,
+        request: ListRequest,
+        meter: Meter,
+    ) -> BoxFuture<Result<Page, Failure>> {
+        let begin = self.current();
+        let (store, resource) = (self.store.clone(), resource.clone());
+        Box::pin(async move {
+            let (at, after) = match &request.at {
+                ListAt::Latest | ListAt::Cached => (begin.await?, None),
+                ListAt::Exact(version) => (version.parse().map_err(no_token)?, None),
+                ListAt::Continue(token) => read_token(token)?,
+            };
+            let name = ResourceName::from(&resource);
+            let limit = request.limit.max(1);
+            let range = store.range(Range { resource: name, after, limit, at });
+            let page = range.await.map_err(failure)?;
+            let mut answer = Page { resource_version: at.to_string(), ..Page::default() };
+            for value in &page.values {
+                meter.add(value.body().len() as u64);
+                match value.object(&resource) {
+                    Ok(object) => answer.objects.push(object),
+                    Err(err) => {
+                        error!(%resource, %err, "a stored object cannot be read and is left out");
+                        answer.skipped += 1;
+                    }
+                }
+            }
+            if let Some(next) = page.next {
+                answer.continue_token = format!("{at}:{next}");
+            }
+            Ok(answer)
+        })
+    }
+
+    fn watch(&self, from: Revision) -> BoxFuture<Result<UpstreamEvents, Failure>> {
+        let current = self.store.current();
+        let (store, catalog, replay) =
+            (self.store.clone(), self.catalog.clone(), self.replay.clone());
+        Box::pin(async move {
+            let events = store.watch(from).map_err(failure)?;
+            let done = replay.done.load(Ordering::Acquire);
+            let until = if done { None } else { Some(current.await.map_err(failure)?) };
+            let pace = until.map(|until| replay.keep_pace(from, until));
+            Ok(Box::pin(Following { events, catalog, replay, until, pace }) as UpstreamEvents)
+        })
+    }
+}
+
+/// The key of the last object on a page and the revision of all pages.
+fn read_token(token: &str) -> Result<(Revision, Option<ObjectKey>), Failure> {
+    let (at, key) = token.split_once(':').ok_or_else(|| no_token(()))?;
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let key = ObjectKey::new(namespace, name).map_err(no_token)?;
+    Ok((at.parse().map_err(no_token)?, Some(key)))
+}
+
+fn no_token<E>(_: E) -> Failure {
+    Status::bad_request("no continue token of this source").into()
+}
+
+fn failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Expired { asked, oldest } => {
+            Status::too_old_resource_version(asked, oldest).into()
+        }
+        StoreError::Future { asked, current } => {
+            Status::too_large_resource_version(asked, current).into()
+        }
+        StoreError::Busy => Status::too_many_requests(error, 1).into(),
+        other => Status::unavailable(other).into(),
+    }
+}
+
+impl Replay {
+    /// Resolves when the caches of the start have got to `reached`; when that is the end of the
+    /// replay, says that it is done.
+    fn keep_pace(self: &Arc<Self>, reached: Revision, until: Revision) -> BoxFuture<()> {
+        let this = self.clone();
+        Box::pin(async move {
+            let caches = this.caches.lock().clone();
+            for cache in caches {
+                cache.wait_for(reached).await;
+            }
+            if reached >= until {
+                this.done.store(true, Ordering::Release);
+                this.caches.lock().clear();
+            }
+        })
+    }
+}
+
+/// The store's events in the words of the multiplexer.
+struct Following {
+    events: Events,
+    catalog: Arc<Catalog>,
+    replay: Arc<Replay>,
+    /// The last revision of the replay; none when it is over.
+    until: Option<Revision>,
+    pace: Option<BoxFuture<()>>,
+}
+
+impl Stream for Following {
+    type Item = Result<Vec<UpstreamItem>, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(pace) = &mut self.pace {
+            ready!(pace.as_mut().poll(cx));
+            self.pace = None;
+            if self.replay.done.load(Ordering::Acquire) {
+                self.until = None;
+            }
+        }
+        let events = match ready!(self.events.as_mut().poll_next(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(err)) => return Poll::Ready(Some(Err(failure(err)))),
+            Some(Ok(events)) => events,
+        };
+        let last = events.last().map(|event| event.revision);
+        if let (Some(until), Some(last)) = (self.until, last) {
+            self.pace = Some(self.replay.keep_pace(last, until));
+        }
+        let kinds = self.catalog.now();
+        let mut items: Vec<_> = Vec::with_capacity(events.len() + 1);
+        items.extend(events.iter().filter_map(|event| {
+            let (plural, group) = split(event.resource.as_str());
+            let resource = &kinds.stored(group, plural)?.resource;
+            Some(item(resource, event))
+        }));
+        items.extend(last.map(UpstreamItem::Progress));
+        Poll::Ready(Some(Ok(items)))
+    }
+}
+
+/// Plural and group of a stored name.
+pub(crate) fn split(name: &str) -> (&str, &str) {
+    name.split_once('.').unwrap_or((name, ""))
+}
+
+fn item(resource: &Resource, event: &Event) -> UpstreamItem {
+    let revision = event.revision;
+    let item = match event.value.object(resource) {
+        Err(err) => {
+            error!(%resource, key = %event.key, %err, "a stored object cannot be read");
+            WatchItem::Skipped
+        }
+        Ok(object) => match event.kind {
+            EventKind::Added => WatchItem::Added(object),
+            EventKind::Modified => WatchItem::Modified(object),
+            EventKind::Deleted => WatchItem::Deleted(object),
+        },
+    };
+    UpstreamItem::Change { resource: resource.clone(), revision, item }
+}

@@ -1,0 +1,365 @@
+//! Answers under way: what bounds them, and what ends them.
+//!
+//! A watch is a cursor and costs no buffer, and the objects of a list are those of the cache. What an
+//! unread answer does cost is what it pins; so the bytes of all lists under way have one budget, and
+//! an answer that does not move is let go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use atomic_waker::AtomicWaker;
+use masthead_core::{Reason, Resource, Status};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use tokio::sync::Notify;
+
+use crate::limits::Limits;
+use crate::listing::Listed;
+
+/// Milliseconds since the server was made; never zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// A client's connection, as its answers see it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) clock: Clock,
+    /// Many answers share it, so each has a window of its own and stalls alone.
+    multiplexed: AtomicBool,
+    /// When bytes last went out.
+    wrote: AtomicU64,
+    watches: AtomicUsize,
+    cut: Notify,
+}
+
+impl Connection {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        let (wrote, multiplexed) = (AtomicU64::new(clock.now()), AtomicBool::new(false));
+        let (watches, cut) = (AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { clock, multiplexed, wrote, watches, cut })
+    }
+
+    pub(crate) fn note_multiplexed(&self) {
+        self.multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_write(&self) {
+        self.wrote.store(self.clock.now(), Ordering::Relaxed);
+    }
+
+    /// Resolves when the connection is to be dropped.
+    pub(crate) async fn cut(&self) {
+        self.cut.notified().await;
+    }
+}
+
+/// Why a watch ends before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// The server goes down: a last bookmark, and a clean end.
+    Shutdown = 1,
+    /// The client does not read.
+    Stalled = 2,
+    /// The resource is no longer served.
+    Gone = 3,
+}
+
+/// One answer under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    connection: Arc<Connection>,
+    resource: Resource,
+    /// Since when what was handed out waits to be written; 0 if nothing does.
+    waiting: AtomicU64,
+    ending: AtomicU8,
+    waker: AtomicWaker,
+    /// What a list still has to send.
+    list: Mutex<Option<Listed>>,
+}
+
+impl Flight {
+    /// Something was handed to the connection.
+    pub(crate) fn handed_out(&self) {
+        self.waiting.store(self.connection.clock.now(), Ordering::Relaxed);
+    }
+
+    /// The connection asks for more: what it had is written, or on its way.
+    pub(crate) fn asked(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        match self.ending.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Ending::Shutdown),
+            2 => Some(Ending::Stalled),
+            _ => Some(Ending::Gone),
+        }
+    }
+
+    pub(crate) fn register(&self, waker: &std::task::Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(crate) fn multiplexed(&self) -> bool {
+        self.connection.multiplexed.load(Ordering::Relaxed)
+    }
+
+    /// Looks at what a list still has to send; none if it was taken away.
+    pub(crate) fn with_list<T>(&self, look: impl FnOnce(&mut Listed) -> T) -> Option<T> {
+        self.list.lock().as_mut().map(look)
+    }
+
+    fn end(&self, ending: Ending) {
+        self.ending.store(ending as u8, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Lets go of an answer that has not moved since `before`.
+    fn end_if_stalled(&self, before: u64) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if waiting == 0 || waiting > before || self.ending().is_some() {
+            return false;
+        }
+        // On a connection of its own a slow client is seen by the bytes that do go out.
+        if !self.multiplexed() && self.connection.wrote.load(Ordering::Relaxed) > before {
+            return false;
+        }
+        *self.list.lock() = None;
+        self.end(Ending::Stalled);
+        if !self.multiplexed() {
+            self.connection.cut.notify_one();
+        }
+        true
+    }
+}
+
+/// All answers under way.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    limits: Arc<Limits>,
+    all: Mutex<Vec<Option<Arc<Flight>>>>,
+    free: Mutex<Vec<usize>>,
+    users: Mutex<HashMap<String, usize>>,
+    watches: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Watches and lists that were let go because nobody read them.
+    pub(crate) stalled: AtomicU64,
+}
+
+/// A place among the answers under way. Dropping it gives back what it took.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    flights: Arc<Flights>,
+    flight: Arc<Flight>,
+    number: usize,
+    bytes: usize,
+    /// The user of a watch.
+    watch_of: Option<Arc<crate::authn::User>>,
+}
+
+impl std::ops::Deref for Ticket {
+    type Target = Flight;
+
+    fn deref(&self) -> &Flight {
+        &self.flight
+    }
+}
+
+impl Ticket {
+    /// A number below `among`, so that those who began together act apart.
+    pub(crate) fn spread(&self, among: u32) -> u32 {
+        u32::try_from(self.number % among as usize).expect("is below a u32")
+    }
+
+    /// The part that pins memory is over: its bytes may be used by others.
+    pub(crate) fn landed(&mut self) {
+        self.flights.bytes.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.landed();
+        if let Some(user) = self.watch_of.take() {
+            self.flights.watches.fetch_sub(1, Ordering::AcqRel);
+            self.flight.connection.watches.fetch_sub(1, Ordering::AcqRel);
+            let mut users = self.flights.users.lock();
+            if let Some(count) = users.get_mut(&user.name) {
+                *count -= 1;
+                if *count == 0 {
+                    users.remove(&user.name);
+                }
+            }
+        }
+        self.flights.all.lock()[self.number] = None;
+        self.flights.free.lock().push(self.number);
+    }
+}
+
+impl Flights {
+    pub(crate) fn new(limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            all: Mutex::default(),
+            free: Mutex::default(),
+            users: Mutex::default(),
+            watches: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            stalled: AtomicU64::new(0),
+        })
+    }
+
+    /// How many watches are open.
+    pub(crate) fn watches(&self) -> usize {
+        self.watches.load(Ordering::Acquire)
+    }
+
+    /// Bytes of lists and initial events under way.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Begins to send a list of so many bytes.
+    pub(crate) fn list(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        resource: &Resource,
+        list: Listed,
+        bytes: usize,
+    ) -> Result<Ticket, Status> {
+        self.take_bytes(bytes)?;
+        Ok(self.ticket(connection, resource, Some(list), bytes, None))
+    }
+
+    /// Begins a watch that sends about so many bytes as its initial events.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        resource: &Resource,
+        user: &Arc<crate::authn::User>,
+        bytes: usize,
+    ) -> Result<Ticket, Status> {
+        let limits = &*self.limits;
+        take(&self.watches, limits.watches, "max-watches", "on this server")?;
+        let refused = take(
+            &connection.watches,
+            limits.watches_per_connection,
+            "max-watches-per-connection",
+            "on this connection",
+        )
+        .and_then(|()| {
+            let of_user = self.take_user(user);
+            if of_user.is_err() {
+                connection.watches.fetch_sub(1, Ordering::AcqRel);
+            }
+            of_user
+        });
+        if let Err(status) = refused {
+            self.watches.fetch_sub(1, Ordering::AcqRel);
+            return Err(status);
+        }
+        // From here on the ticket gives back what was taken.
+        let mut ticket = self.ticket(connection, resource, None, 0, Some(user.clone()));
+        self.take_bytes(bytes)?;
+        ticket.bytes = bytes;
+        Ok(ticket)
+    }
+
+    fn take_user(&self, user: &crate::authn::User) -> Result<(), Status> {
+        let mut users = self.users.lock();
+        let limit = self.limits.watches_per_user;
+        let count = users.entry(user.name.clone()).or_default();
+        if *count >= limit {
+            return Err(too_many_watches(limit, "max-watches-per-user", "of this user"));
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    fn take_bytes(&self, bytes: usize) -> Result<(), Status> {
+        let limit = self.limits.response_bytes_in_flight;
+        let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
+            // One that is larger than all there may be goes alone.
+            (used == 0 || used.saturating_add(bytes) <= limit).then(|| used + bytes)
+        });
+        taken.map(|_| ()).map_err(|used| {
+            let message = format!(
+                "too many bytes of lists and initial events are being sent: {used} of {limit} \
+                 (max-response-bytes-in-flight), and this one has {bytes}; ask for pages (limit=500) \
+                 or try again later"
+            );
+            Status::too_many_requests(message, 1)
+        })
+    }
+
+    fn ticket(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        resource: &Resource,
+        list: Option<Listed>,
+        bytes: usize,
+        watch_of: Option<Arc<crate::authn::User>>,
+    ) -> Ticket {
+        let flight = Arc::new(Flight {
+            connection: connection.clone(),
+            resource: resource.clone(),
+            waiting: AtomicU64::new(0),
+            ending: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            list: Mutex::new(list),
+        });
+        let free = self.free.lock().pop();
+        let mut all = self.all.lock();
+        let number = free.unwrap_or_else(|| {
+            all.push(None);
+            all.len() - 1
+        });
+        all[number] = Some(flight.clone());
+        Ticket { flights: self.clone(), flight, number, bytes, watch_of }
+    }
+
+    /// Lets go of every answer that has not moved for so long.
+    pub(crate) fn end_stalled(&self, clock: Clock, timeout: Duration) {
+        let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let before = clock.now().saturating_sub(timeout);
+        let flights: Vec<_> = self.all.lock().iter().flatten().cloned().collect();
+        let ended = flights.iter().filter(|flight| flight.end_if_stalled(before)).count();
+        self.stalled.fetch_add(ended as u64, Ordering::Relaxed);
+    }
+
+    /// Ends all watches; lists go on.
+    pub(crate) fn end_all(&self) {
+        self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Shutdown));
+    }
+
+    /// Ends the watches of one resource.
+    pub(crate) fn end_resource(&self, resource: &Resource) {
+        let all = self.all.lock();
+        let of_it = all.iter().flatten().filter(|flight| flight.resource == *resource);
+        of_it.for_each(|flight| flight.end(Ending::Gone));
+    }
+}
+
+fn take(counter: &AtomicUsize, limit: usize, flag: &str, place: &str) -> Result<(), Status> {
+    let more = |used: usize| (used < limit).then_some(used + 1);
+    let taken = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    taken.map(|_| ()).map_err(|_| too_many_watches(limit, flag, place))
+}
+
+fn too_many_watches(limit: usize, flag: &str, place: &str) -> Status {
+    let message =
+        format!("{limit} watches are open {place}, which is the limit ({flag}); close some first");
+    Status::with(429, Reason::TooManyRequests, message).with_retry_after(5)
+}

@@ -1,0 +1,273 @@
+//! What the server does on its own: serving what definitions define, emptying namespaces that are
+//! being deleted.
+//!
+//! Each is a reader of a cache like any other, so it also picks up what was left undone before a
+//! restart.
+
+use std::sync::Arc;
+
+use masthead_cache::{Batch, Cursor};
+use masthead_core::{
+    EventType, Freshness, ListAt, ListOptions, Object, Resource, Selectors, Status,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::authz::Authorized;
+use crate::catalog::Catalog;
+use crate::definitions;
+use crate::document::{self, Members};
+use crate::feed::Feed;
+use crate::limits::{CUSTOM_RESOURCES_MAX, ESTABLISH_WAIT, HOUSEKEEPING_BATCH, HOUSEKEEPING_RETRY};
+use crate::metrics::WatchCounters;
+use crate::prepare::{self, CRD_FINALIZER, Outcome};
+use crate::reads::Reads;
+use crate::resources::Kind;
+use crate::route::Target;
+use crate::writes::{DeleteOptions, Writes};
+
+/// Everything that housekeeping works with.
+pub(crate) struct Housekeeping {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) reads: Arc<Reads>,
+    pub(crate) writes: Arc<Writes>,
+    /// Up to where definitions have been dealt with.
+    pub(crate) defined: watch::Sender<u64>,
+}
+
+/// The namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Housekeeping {
+    /// Makes the namespaces that clients take for granted.
+    pub(crate) async fn make_namespaces(&self) {
+        for name in NAMESPACES {
+            let scope = self.scope("", "namespaces", name);
+            let members = json!({"metadata": {"name": name}});
+            let Value::Object(members) = members else { continue };
+            match self.writes.create(&scope, members, false).await {
+                Err(status) if status.code() != 409 => {
+                    warn!(name, error = status.message(), "a namespace cannot be made");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn scope(&self, group: &str, plural: &str, name: &str) -> Authorized<Target> {
+        let kinds = self.catalog.now();
+        let kind = kinds.stored(group, plural).expect("is built in");
+        Authorized::internal(kind, "", name)
+    }
+
+    /// Serves what definitions define, for as long as it runs.
+    pub(crate) async fn follow_definitions(self: Arc<Self>) {
+        let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", "");
+        let mut follower = Follower::new(&self.reads, &scope);
+        while let Some(batch) = follower.next().await {
+            for event in &batch.events {
+                match event.kind {
+                    EventType::Deleted => self.withdraw(&event.object),
+                    _ if event.object.deletion_timestamp().is_some() => {
+                        self.serve(&event.object).await;
+                        let this = self.clone();
+                        let object = event.object.clone();
+                        tokio::spawn(async move { this.clean_up(&object).await });
+                    }
+                    _ => self.serve(&event.object).await,
+                }
+                self.defined.send_replace(event.revision.0);
+            }
+            if batch.initial_end.is_some() {
+                self.withdraw_missing().await;
+            }
+        }
+    }
+
+    /// Stops to serve what was undefined while nobody looked.
+    async fn withdraw_missing(&self) {
+        let kinds = self.catalog.now();
+        for kind in kinds.iter().filter(|it| it.custom) {
+            let name = kind.resource.to_string();
+            let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", &name);
+            if let Ok(None) = self.reads.find(&scope, Freshness::Cached).await {
+                self.close(&kind.resource);
+            }
+        }
+    }
+
+    async fn serve(&self, definition: &Object) {
+        let kind = document::members(definition).and_then(|members| definitions::read(&members));
+        let Ok(kind) = kind else {
+            warn!(definition = %definition.key(), "a stored definition cannot be served");
+            return;
+        };
+        let kinds = self.catalog.now();
+        let resource = &kind.resource;
+        let known = kinds.stored(resource.group(), resource.plural());
+        if known.is_some_and(|known| !known.custom) {
+            warn!(%resource, "a definition names a built-in resource and is not served");
+            return;
+        }
+        let new = known.is_none_or(|known| known.resource.version() != resource.version());
+        if new && kinds.iter().filter(|it| it.custom).count() >= CUSTOM_RESOURCES_MAX {
+            warn!(%resource, "not served: there are {CUSTOM_RESOURCES_MAX} definitions already");
+            return;
+        }
+        if let Some(old) = known.filter(|_| new) {
+            self.close(&old.resource);
+        }
+        let resource = resource.clone();
+        self.catalog.put(Arc::new(kind));
+        if new {
+            info!(%resource, "serving a custom resource");
+            let cache = self.feed.open(&resource);
+            self.reads.open(&resource, cache.clone(), WatchCounters::default());
+            // Whoever waits for the definition is told when its objects can be read.
+            let _ = timeout(ESTABLISH_WAIT, cache.wait_for(definition.revision())).await;
+        }
+    }
+
+    fn withdraw(&self, definition: &Object) {
+        let name = definition.key().name();
+        let (plural, group) = crate::feed::split(name);
+        let kinds = self.catalog.now();
+        if let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) {
+            info!(resource = name, "no longer serving a custom resource");
+            self.close(&kind.resource);
+        }
+    }
+
+    fn close(&self, resource: &Resource) {
+        self.catalog.remove(resource);
+        self.feed.close(resource);
+        self.reads.close(resource);
+    }
+
+    /// Deletes the objects of a definition that is being deleted, then lets it go (W39).
+    async fn clean_up(&self, definition: &Object) {
+        let (plural, group) = crate::feed::split(definition.key().name());
+        let kinds = self.catalog.now();
+        if let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) {
+            self.empty(kind, "").await;
+        }
+        let name = definition.key().name();
+        let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", name);
+        let done = self.writes.change(&scope, false, |current| {
+            let mut new = current.clone();
+            let finalizers = prepare::metadata_mut(&mut new)?.get_mut("finalizers");
+            if let Some(list) = finalizers.and_then(Value::as_array_mut) {
+                list.retain(|it| it != CRD_FINALIZER);
+            }
+            changed(&scope.kind, current, new)
+        });
+        report(name, done.await.map(|_| ()));
+    }
+
+    /// Empties namespaces that are being deleted, for as long as it runs (W35).
+    pub(crate) async fn follow_namespaces(self: Arc<Self>) {
+        let scope = self.scope("", "namespaces", "");
+        let mut follower = Follower::new(&self.reads, &scope);
+        while let Some(batch) = follower.next().await {
+            for event in &batch.events {
+                let ending = event.object.deletion_timestamp().is_some();
+                let began = event.old.as_ref().is_none_or(|it| it.deletion_timestamp().is_none());
+                if event.kind != EventType::Deleted && ending && began {
+                    let this = self.clone();
+                    let name = event.object.key().name().to_owned();
+                    tokio::spawn(async move { this.remove_namespace(&name).await });
+                }
+            }
+        }
+    }
+
+    async fn remove_namespace(&self, name: &str) {
+        for kind in self.catalog.now().iter().filter(|it| it.namespaced()) {
+            self.empty(kind, name).await;
+        }
+        let scope = self.scope("", "namespaces", name);
+        let done = self.writes.change(&scope, false, |current| {
+            let mut new = current.clone();
+            prepare::child(&mut new, "spec")?.insert("finalizers".to_owned(), json!([]));
+            prepare::finalize(&scope.kind, current, &new)
+        });
+        report(name, done.await.map(|_| ()));
+    }
+
+    /// Deletes all objects of a kind in a namespace or (empty) in all, until none is left.
+    async fn empty(&self, kind: &Arc<Kind>, namespace: &str) {
+        let scope = Authorized::internal(kind, namespace, "");
+        let all = ListOptions {
+            selectors: Selectors::default(),
+            at: ListAt::MostRecent,
+            limit: None,
+            timeout: None,
+        };
+        let mut wait = HOUSEKEEPING_RETRY;
+        loop {
+            match self.reads.list(&scope, &all).await {
+                Ok(list) if list.objects.is_empty() => return,
+                // No longer served: there is nothing left to delete.
+                Err(status) if status.code() == 404 => return,
+                _ => {}
+            }
+            let options = DeleteOptions::default();
+            let deleted = self.writes.delete_collection(&scope, &all, &options).await;
+            if let Err(status) = deleted {
+                warn!(resource = %kind.resource, namespace, error = status.message(), "not emptied");
+            } else if self.reads.list(&scope, &all).await.is_ok_and(|it| it.objects.is_empty()) {
+                return;
+            }
+            // Something holds an object (a finalizer), or the store is down.
+            sleep(wait).await;
+            wait = (wait * 2).min(HOUSEKEEPING_RETRY * 50);
+        }
+    }
+}
+
+fn changed(kind: &Kind, current: &Members, new: Members) -> Result<Outcome, Status> {
+    let stamp = prepare::Stamp { now: String::new(), uid: String::new() };
+    prepare::update(kind, current, new, &stamp)
+}
+
+fn report(name: &str, result: Result<(), Status>) {
+    if let Err(status) = result
+        && status.code() != 404
+    {
+        warn!(name, error = status.message(), "cannot be finished");
+    }
+}
+
+/// Follows all of a resource; overtaken, it begins with the state again.
+struct Follower<'a> {
+    reads: &'a Reads,
+    scope: &'a Authorized<Target>,
+    cursor: Option<Cursor>,
+    batch: Batch,
+}
+
+impl<'a> Follower<'a> {
+    fn new(reads: &'a Reads, scope: &'a Authorized<Target>) -> Self {
+        Self { reads, scope, cursor: None, batch: Batch::default() }
+    }
+
+    /// The next events; none if the resource is not served.
+    async fn next(&mut self) -> Option<&Batch> {
+        loop {
+            if self.cursor.is_none() {
+                self.cursor = Some(self.reads.follow(self.scope)?);
+            }
+            let cursor = self.cursor.as_mut()?;
+            match cursor.read(&mut self.batch, HOUSEKEEPING_BATCH).await {
+                Ok(()) => return Some(&self.batch),
+                Err(overtaken) => {
+                    warn!(%overtaken, "housekeeping begins again");
+                    self.cursor = None;
+                }
+            }
+        }
+    }
+}

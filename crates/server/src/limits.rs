@@ -1,0 +1,134 @@
+//! Every bound of this crate, with its reason. Those a user may set are defaults of [`Limits`].
+
+use std::time::Duration;
+
+/// What one server lets its clients use. Each has a flag of the same name on `masthead serve`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: usize,
+    /// Open watches.
+    pub watches: usize,
+    /// Open watches of one user.
+    pub watches_per_user: usize,
+    /// Open watches on one connection.
+    pub watches_per_connection: usize,
+    /// Reads being answered at once, watches aside.
+    pub reads_in_flight: usize,
+    /// Writes being answered at once.
+    pub writes_in_flight: usize,
+    /// Bytes of lists and initial events that are being sent at once, and so may be pinned.
+    pub response_bytes_in_flight: usize,
+    /// Largest body of a request (W38).
+    pub body_bytes: usize,
+    /// Largest head of a request: request line and headers together.
+    pub header_bytes: usize,
+    /// Longest path and query of a request.
+    pub uri_bytes: usize,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long the head of a request may take on HTTP/1.1.
+    pub header_timeout: Duration,
+    /// How long a body may take to arrive, and an ordinary request to be answered.
+    pub request_timeout: Duration,
+    /// A response whose bytes do not move for this long is reset.
+    pub stall_timeout: Duration,
+    /// Streams that one HTTP/2 connection may have open.
+    pub streams_per_connection: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // 100,000 watches of their own connection each, and some for everybody else.
+            connections: 110_000,
+            watches: 200_000,
+            watches_per_user: 150_000,
+            // More than the streams of a connection: on HTTP/1.1 there is one anyway.
+            watches_per_connection: 1000,
+            // kube-apiserver's 400 and 200; ours hold no decoded objects.
+            reads_in_flight: 400,
+            writes_in_flight: 400,
+            // Ten lists of 10,000 pods.
+            response_bytes_in_flight: 1024 * 1024 * 1024,
+            body_bytes: 3 * 1024 * 1024,
+            header_bytes: 64 * 1024,
+            uri_bytes: 60 * 1024,
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(15),
+            request_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(30),
+            streams_per_connection: 1000,
+        }
+    }
+}
+
+/// How deep a JSON or YAML body may nest.
+pub const JSON_DEPTH_MAX: usize = 64;
+/// How long a read waits for a revision that is not there yet (W6, W7a).
+pub const FRESH_WAIT: Duration = Duration::from_secs(3);
+/// Life of a watch that names none: at least this and less than twice as long (W3).
+pub const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(1800);
+/// Between two bookmarks (W20).
+pub const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// The last bookmark comes so long before the end of the watch (W20).
+pub const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Events that a watch takes at a time: they go out in one write.
+pub(crate) const WATCH_BATCH_EVENTS: usize = 64;
+/// The same on an HTTP/2 connection, where they wait for the stream's window.
+pub(crate) const STREAM_BATCH_EVENTS: usize = 16;
+/// Slices that are handed to the socket at a time; the kernel takes at most 1,024.
+pub(crate) const SLICES_PER_WRITE: usize = 128;
+/// Bytes that are handed to an HTTP/2 stream at a time, as they wait there for its window.
+pub(crate) const STREAM_BUFFER_BYTES: usize = 32 * 1024;
+/// Bytes that are handed to an HTTP/1.1 connection at a time.
+pub(crate) const CONNECTION_BUFFER_BYTES: usize = 512 * 1024;
+/// Answers shorter than this are not compressed (W24).
+pub const GZIP_BYTES_MIN: usize = 128 * 1024;
+/// How often a write is tried again when somebody else was faster (W36).
+pub(crate) const WRITE_TRIES: usize = 16;
+/// How often another generated name is tried (W34).
+pub(crate) const NAME_TRIES: usize = 8;
+/// Characters of `generateName` that are kept (W34).
+pub(crate) const GENERATE_NAME_MAX: usize = 58;
+/// Operations of one JSON patch, as in kube-apiserver.
+pub(crate) const PATCH_OPERATIONS_MAX: usize = 10_000;
+/// Objects that one `deletecollection` deletes in one group.
+pub(crate) const DELETE_GROUP: usize = 256;
+/// CustomResourceDefinitions that are served: each has a cache and a reflector.
+pub const CUSTOM_RESOURCES_MAX: usize = 1000;
+/// How long a new definition may take to be served before its creation is answered all the same.
+pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(5);
+/// How long connections have at a graceful shutdown before they are cut.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// Bearer tokens that a server knows.
+pub const TOKENS_MAX: usize = 10_000;
+/// Largest token file: 10,000 lines of 200 bytes, doubled.
+pub const TOKEN_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Events that are kept between the store's watch and the caches, for a cache that is opened or
+/// falls behind; the store itself has all of them.
+pub(crate) const KEPT_EVENTS_MAX: usize = 1024;
+/// Batches that may wait for one cache before it has to read its resource anew.
+pub(crate) const LANE_BATCHES_MAX: usize = 4096;
+/// What a watch of a part of a resource is taken to send at its beginning; what it really pins is
+/// less than what changes while it is read.
+pub(crate) const SELECTIVE_WATCH_BYTES: usize = 64 * 1024;
+/// Members standing twice that are told to the client.
+pub(crate) const DUPLICATES_MAX: usize = 32;
+/// Longest name of most objects, as in Kubernetes.
+pub(crate) const NAME_BYTES_MAX: usize = 253;
+/// Longest label name, label value, and name of those kinds that become part of a host name.
+pub(crate) const LABEL_BYTES_MAX: usize = 63;
+/// All annotations of one object together, as in Kubernetes.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+/// Changes that housekeeping takes at a time.
+pub(crate) const HOUSEKEEPING_BATCH: usize = 256;
+/// First wait before a namespace that is not empty yet is looked at again; the longest is 50 times
+/// that, 5 s.
+pub(crate) const HOUSEKEEPING_RETRY: Duration = Duration::from_millis(100);
+/// Connections above the limit that are told so; more than these are closed without a word.
+pub(crate) const REFUSALS_MAX: usize = 256;
+/// Pause after a connection could not be accepted: out of file descriptors it would spin.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a starting server looks whether its caches are filled.
+pub(crate) const READY_POLL: Duration = Duration::from_millis(2);

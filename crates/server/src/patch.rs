@@ -1,0 +1,107 @@
+//! JSON and merge patches (W36).
+
+use masthead_core::{Reason, Status};
+use serde_json::Value;
+
+use crate::document::{Document, Format, Members};
+use crate::limits::PATCH_OPERATIONS_MAX;
+
+/// A patch that has been read.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    /// RFC 6902.
+    Json(json_patch::Patch),
+    /// RFC 7386.
+    Merge(Value),
+}
+
+/// The types that are taken, for the answer to all others.
+pub(crate) const TYPES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+
+impl Patch {
+    /// Reads a patch of this content type.
+    pub(crate) fn read(content_type: &str, body: &[u8]) -> Result<Self, Status> {
+        match content_type {
+            "application/json-patch+json" => {
+                let document = Document::read(body, Format::Json)?;
+                let operations = document.value.as_array().map_or(0, Vec::len);
+                if operations > PATCH_OPERATIONS_MAX {
+                    let why = format!(
+                        "the allowed maximum operations in a JSON patch is \
+                         {PATCH_OPERATIONS_MAX}, got {operations}"
+                    );
+                    return Err(Status::with(413, Reason::RequestEntityTooLarge, why));
+                }
+                let patch = serde_json::from_value(document.value);
+                patch.map(Self::Json).map_err(|error| {
+                    Status::bad_request(format!("the body is not a JSON patch: {error}"))
+                })
+            }
+            "application/merge-patch+json" => {
+                let document = Document::read(body, Format::Json)?;
+                Ok(Self::Merge(Value::Object(document.into_members()?)))
+            }
+            _ => Err(Status::unsupported_media_type(&TYPES)),
+        }
+    }
+
+    /// What an object becomes. What does not apply is 422.
+    pub(crate) fn apply(&self, current: &Members) -> Result<Members, Status> {
+        let mut value = Value::Object(current.clone());
+        match self {
+            Self::Json(patch) => json_patch::patch(&mut value, patch).map_err(|error| {
+                Status::with(422, Reason::Invalid, format!("the patch does not apply: {error}"))
+            })?,
+            Self::Merge(patch) => json_patch::merge(&mut value, patch),
+        }
+        match value {
+            Value::Object(members) => Ok(members),
+            _ => Err(Status::bad_request("the patch leaves no object")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn apply(content_type: &str, patch: &Value, to: &Value) -> Result<Value, u16> {
+        let patch = Patch::read(content_type, patch.to_string().as_bytes());
+        let members = to.as_object().expect("an object").clone();
+        let applied = patch.and_then(|patch| patch.apply(&members));
+        applied.map(Value::Object).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn w36_json_patches_apply_whole_or_not_at_all() {
+        let json = TYPES[0];
+        let object = json!({"a": {"b": 1}});
+        let patch = json!([{"op": "test", "path": "/a/b", "value": 1},
+            {"op": "replace", "path": "/a/b", "value": 2}, {"op": "add", "path": "/c", "value": []}]);
+        assert_eq!(apply(json, &patch, &object), Ok(json!({"a": {"b": 2}, "c": []})));
+        let failing = json!([{"op": "test", "path": "/a/b", "value": 9}]);
+        assert_eq!(apply(json, &failing, &object), Err(422));
+        assert_eq!(apply(json, &json!([{"op": "remove", "path": "/x"}]), &object), Err(422));
+        assert_eq!(apply(json, &json!({"a": 1}), &object), Err(400));
+        assert_eq!(apply(json, &json!([{"op": "jump", "path": "/a"}]), &object), Err(400));
+    }
+
+    #[test]
+    fn w36_merge_patches_replace_remove_and_add() {
+        let patch = json!({"a": {"b": null, "c": 2}, "d": [1]});
+        let merged = apply(TYPES[1], &patch, &json!({"a": {"b": 1}, "d": [5, 6]}));
+        assert_eq!(merged, Ok(json!({"a": {"c": 2}, "d": [1]})));
+        assert_eq!(apply(TYPES[1], &json!([]), &json!({})), Err(400));
+    }
+
+    #[test]
+    fn w36_other_patches_are_refused_and_operations_are_counted() {
+        let strategic = "application/strategic-merge-patch+json";
+        assert_eq!(apply(strategic, &json!({}), &json!({})), Err(415));
+        let operations =
+            |count| Value::Array(vec![json!({"op":"test","path":"","value":{}}); count]);
+        assert!(apply(TYPES[0], &operations(PATCH_OPERATIONS_MAX), &json!({})).is_ok());
+        assert_eq!(apply(TYPES[0], &operations(PATCH_OPERATIONS_MAX + 1), &json!({})), Err(413));
+    }
+}

@@ -1,0 +1,190 @@
+//! Putting a server together, running it, and ending it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use masthead_cache::HistoryLimits;
+use masthead_store::{Store, StoreError};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_rustls::TlsAcceptor;
+use tracing::info;
+
+use crate::app::App;
+use crate::authn::Tokens;
+use crate::catalog::Catalog;
+use crate::connections::Connections;
+use crate::feed::Feed;
+use crate::flights::{Clock, Flights};
+use crate::housekeeping::Housekeeping;
+use crate::limits::{Limits, READY_POLL};
+use crate::metrics::{Metrics, WatchCounters};
+use crate::reads::Reads;
+use crate::writes::Writes;
+
+/// How a server is set up.
+#[derive(Debug)]
+pub struct Config {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How it talks.
+    pub security: Security,
+    /// Who is let in by token.
+    pub tokens: Tokens,
+    /// What clients may use.
+    pub limits: Limits,
+    /// How much history each cache keeps.
+    pub history: HistoryLimits,
+}
+
+/// How a server talks.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Over TLS.
+    Tls(Arc<rustls::ServerConfig>),
+    /// In the clear; only on loopback.
+    InsecureHttp,
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Plain HTTP was asked for where others could listen in.
+    #[error(
+        "plain HTTP is served on loopback only, and {0} is not: use TLS or listen on 127.0.0.1"
+    )]
+    InsecureAddress(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The store does not answer.
+    #[error("the store cannot be read")]
+    Store(#[from] StoreError),
+}
+
+/// A server that listens.
+pub struct Server {
+    app: Arc<App>,
+    address: SocketAddr,
+    down: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts to listen and to fill the caches. It answers at once, and says 429 to reads until the
+    /// caches are there: see [`Server::ready`].
+    pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
+        let Config { listen, security, tokens, limits, history } = config;
+        let tls = match security {
+            Security::Tls(config) => Some(TlsAcceptor::from(config)),
+            Security::InsecureHttp if listen.ip().is_loopback() => None,
+            Security::InsecureHttp => return Err(StartError::InsecureAddress(listen)),
+        };
+        let failed = |source| StartError::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        store.current().await?;
+
+        let (clock, limits) = (Clock::start(), Arc::new(limits));
+        let seed = getrandom::u64().unwrap_or(0);
+        let catalog = Arc::new(Catalog::new());
+        let feed = Arc::new(Feed::start(store.clone(), catalog.clone(), history, seed));
+        let flights = Flights::new(limits.clone());
+        let reads = Arc::new(Reads::new(store.clone(), flights.clone()));
+        for kind in catalog.now().iter() {
+            let cache = feed.open(&kind.resource);
+            reads.open(&kind.resource, cache, WatchCounters::default());
+        }
+        let writes = Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone()));
+        let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
+        let (defined, defined_up_to) = watch::channel(0);
+        let (begins, begun) = watch::channel(false);
+        let app = Arc::new(App {
+            catalog: catalog.clone(),
+            feed: feed.clone(),
+            reads: reads.clone(),
+            writes: writes.clone(),
+            store,
+            flights: flights.clone(),
+            metrics,
+            tokens,
+            reading: Semaphore::new(limits.reads_in_flight),
+            writing: Semaphore::new(limits.writes_in_flight),
+            limits,
+            defined: defined_up_to,
+            begun,
+            address: address.to_string(),
+            began: Instant::now(),
+        });
+        let housekeeping = Arc::new(Housekeeping { catalog, feed, reads, writes, defined });
+        let (down, goes_down) = watch::channel(false);
+        let connections = Connections::new(app.clone(), tls, clock, goes_down);
+        let serving = tokio::spawn(connections.run(listener));
+        let tasks = vec![
+            tokio::spawn(housekeeping.clone().follow_definitions()),
+            tokio::spawn(housekeeping.clone().follow_namespaces()),
+            tokio::spawn(begin(app.clone(), housekeeping, begins)),
+            tokio::spawn(watch_for_stalls(app.clone(), clock)),
+        ];
+        Ok(Self { app, address, down, serving, tasks })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Resolves when all caches are filled, the kept history is replayed and the namespaces that
+    /// every cluster has are there.
+    pub async fn ready(&self) {
+        let mut begun = self.app.begun.clone();
+        // The sender lives in a task that ends with the server.
+        let _ = begun.wait_for(|begun| *begun).await;
+    }
+
+    /// How many watches are open.
+    pub fn watches(&self) -> usize {
+        self.app.flights.watches()
+    }
+
+    /// Ends watches cleanly with a last bookmark, lets requests finish, and closes.
+    pub async fn shutdown(self) {
+        info!(watches = self.watches(), "shutting down");
+        self.down.send_replace(true);
+        self.app.flights.end_all();
+        let _ = self.serving.await;
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn begin(app: Arc<App>, housekeeping: Arc<Housekeeping>, begins: watch::Sender<bool>) {
+    while !(app.reads.is_ready() && app.feed.is_replayed()) {
+        sleep(READY_POLL).await;
+    }
+    housekeeping.make_namespaces().await;
+    begins.send_replace(true);
+    begins.closed().await;
+}
+
+/// Lets go of answers that do not move.
+async fn watch_for_stalls(app: Arc<App>, clock: Clock) {
+    let patience = app.limits.stall_timeout;
+    let mut ticks = interval((patience / 6).max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        app.flights.end_stalled(clock, patience);
+    }
+}

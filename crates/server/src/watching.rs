@@ -1,0 +1,259 @@
+//! Sending a watch.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use masthead_cache::{
+    Batch, Cache, Cursor, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor,
+};
+use masthead_core::{Frame, Projection, Resource, Revision, Status, WatchFrom, WatchOptions};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::body::{BodyError, Slices};
+use crate::flights::{Ending, Ticket};
+use crate::limits::{
+    BOOKMARK_BEFORE_END, BOOKMARK_INTERVAL, FRESH_WAIT, STREAM_BATCH_EVENTS, WATCH_BATCH_EVENTS,
+};
+use crate::metrics::WatchCounters;
+
+thread_local! {
+    /// What the watch that is being polled reads into: a buffer a thread, none a watch.
+    static BATCH: RefCell<Batch> = RefCell::default();
+}
+
+/// A watch on its way to a client: a cursor and a clock, no buffer.
+pub(crate) struct WatchStream {
+    resource: Resource,
+    projection: Projection,
+    bookmarks: bool,
+    initial_events_end: bool,
+    state: State,
+    ticket: Ticket,
+    /// The next thing that the clock decides: a bookmark, the end, or giving up to wait.
+    alarm: Pin<Box<Sleep>>,
+    deadline: Instant,
+    counters: WatchCounters,
+}
+
+enum State {
+    /// For the cache to have a revision (W9).
+    Waiting(Box<Waiting>),
+    Reading(Cursor),
+    /// All that is left to say is this (W14).
+    Failing(Status),
+    Ended,
+}
+
+struct Waiting {
+    wait: WaitFor,
+    revision: Revision,
+    cache: Cache,
+    interest: Interest,
+    from: WatchFrom,
+}
+
+/// What a watch is made from.
+pub(crate) struct Start {
+    pub(crate) resource: Resource,
+    /// Filled: the one who asks a cache that is not is told so before the stream (W17).
+    pub(crate) cache: Cache,
+    pub(crate) interest: Interest,
+    pub(crate) options: WatchOptions,
+    /// The revision that the cache must have before the state may be shown.
+    pub(crate) fresh: Revision,
+    pub(crate) projection: Projection,
+    pub(crate) lifetime: Duration,
+    pub(crate) ticket: Ticket,
+    pub(crate) counters: WatchCounters,
+}
+
+type Next = Option<Result<Slices, BodyError>>;
+
+impl WatchStream {
+    pub(crate) fn new(start: Start) -> Self {
+        let Start { cache, interest, options, fresh, .. } = start;
+        let from = options.from;
+        let now = Instant::now();
+        let deadline = now + start.lifetime;
+        let mut stream = Self {
+            resource: start.resource,
+            projection: start.projection,
+            bookmarks: options.bookmarks,
+            initial_events_end: matches!(from, WatchFrom::State { initial_events_end: true, .. }),
+            state: State::Ended,
+            ticket: start.ticket,
+            alarm: Box::pin(sleep_until(deadline)),
+            deadline,
+            counters: start.counters,
+        };
+        if !matches!(from, WatchFrom::After(_)) && cache.revision() < fresh {
+            let wait = cache.wait_for(fresh);
+            let waiting = Waiting { wait, revision: fresh, cache, interest, from };
+            stream.state = State::Waiting(Box::new(waiting));
+            stream.alarm.as_mut().reset(now + FRESH_WAIT);
+        } else {
+            stream.subscribe(&cache, interest, from);
+        }
+        stream
+    }
+
+    fn subscribe(&mut self, cache: &Cache, interest: Interest, from: WatchFrom) {
+        let from = match from {
+            WatchFrom::State { .. } => From::State,
+            WatchFrom::Now(_) => From::After(cache.revision()),
+            WatchFrom::After(revision) => From::After(revision),
+        };
+        self.state = match cache.subscribe(interest, from, Gaps::End) {
+            Ok(cursor) => State::Reading(cursor),
+            Err(SubscribeError::Expired { asked, oldest }) => {
+                State::Failing(Status::too_old_resource_version(asked, oldest))
+            }
+            Err(_) => State::Failing(Status::cache_not_ready(0.0)),
+        };
+        if !matches!(from, From::State) {
+            self.ticket.landed();
+        }
+        self.set_alarm();
+    }
+
+    /// To the next bookmark, or to the end.
+    fn set_alarm(&mut self) {
+        let last = self.deadline - BOOKMARK_BEFORE_END;
+        let now = Instant::now();
+        let next = if self.bookmarks && now < last {
+            // Watches that began together do not all wake up together.
+            let early = BOOKMARK_INTERVAL / 1000 * self.ticket.spread(100);
+            (now + BOOKMARK_INTERVAL - early).min(last)
+        } else {
+            self.deadline
+        };
+        self.alarm.as_mut().reset(next);
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        self.ticket.asked();
+        self.ticket.register(cx.waker());
+        loop {
+            match &mut self.state {
+                State::Ended => return Poll::Ready(None),
+                State::Failing(status) => {
+                    let frame = Frame::error(status);
+                    self.state = State::Ended;
+                    return Poll::Ready(Some(Ok(self.one(&frame))));
+                }
+                State::Waiting(waiting) => {
+                    if Pin::new(&mut waiting.wait).poll(cx).is_pending() {
+                        ready!(self.alarm.as_mut().poll(cx));
+                        let current = waiting.cache.revision();
+                        let status = Status::too_large_resource_version(waiting.revision, current);
+                        self.state = State::Failing(status);
+                    } else if let State::Waiting(waiting) =
+                        std::mem::replace(&mut self.state, State::Ended)
+                    {
+                        let Waiting { cache, interest, from, .. } = *waiting;
+                        self.subscribe(&cache, interest, from);
+                    }
+                }
+                State::Reading(_) => return self.poll_reading(cx),
+            }
+        }
+    }
+
+    fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        match self.ticket.ending() {
+            Some(Ending::Stalled) => {
+                self.state = State::Ended;
+                return Poll::Ready(Some(Err(BodyError::Stalled)));
+            }
+            Some(Ending::Gone) => self.deadline = Instant::now(),
+            Some(Ending::Shutdown) | None => {}
+        }
+        if let Some(events) = ready_some(self.poll_events(cx)) {
+            return Poll::Ready(Some(Ok(events)));
+        }
+        let State::Reading(cursor) = &self.state else { return self.poll_next(cx) };
+        let shutdown = self.ticket.ending() == Some(Ending::Shutdown);
+        if !shutdown && Instant::now() < self.deadline {
+            ready!(self.alarm.as_mut().poll(cx));
+        }
+        let progress = cursor.progress().filter(|_| self.bookmarks);
+        if shutdown || Instant::now() >= self.deadline {
+            self.state = State::Ended;
+        } else {
+            self.set_alarm();
+        }
+        match progress {
+            Some(revision) => {
+                let frame = Frame::bookmark(&self.resource, revision, false, self.projection);
+                Poll::Ready(Some(Ok(self.one(&frame))))
+            }
+            None => self.poll_next(cx),
+        }
+    }
+
+    /// Events that wait to be sent, all in one part.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Slices> {
+        let State::Reading(cursor) = &mut self.state else { return Poll::Pending };
+        let multiplexed = self.ticket.multiplexed();
+        let max = if multiplexed { STREAM_BATCH_EVENTS } else { WATCH_BATCH_EVENTS };
+        let read = BATCH.with_borrow_mut(|batch| {
+            ready!(cursor.poll_read(cx, batch, max))?;
+            let mut part = Slices::with_capacity(batch.events.len() * 3 + 1);
+            self.counters.events.inc_by(batch.events.len() as u64);
+            for event in batch.events.drain(..) {
+                part.push_frame(Frame::event(
+                    event.kind,
+                    &event.object,
+                    event.revision,
+                    self.projection,
+                ));
+            }
+            Poll::Ready(Ok((part, batch.initial_end)))
+        });
+        match ready!(read) {
+            Ok((part, None)) => self.hand_out(part),
+            Ok((part, Some(revision))) => self.end_initial(part, revision, cx),
+            Err(Overtaken { read, oldest }) => {
+                self.counters.terminated.inc();
+                self.state = State::Failing(Status::too_old_resource_version(read, oldest));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn end_initial(
+        &mut self,
+        mut part: Slices,
+        revision: Revision,
+        cx: &mut Context<'_>,
+    ) -> Poll<Slices> {
+        self.ticket.landed();
+        if self.initial_events_end {
+            part.push_frame(Frame::bookmark(&self.resource, revision, true, self.projection));
+        }
+        if part.count() == 0 {
+            // An empty state without a mark for its end: there may be more to read already.
+            return self.poll_events(cx);
+        }
+        self.hand_out(part)
+    }
+
+    fn hand_out(&self, part: Slices) -> Poll<Slices> {
+        self.ticket.handed_out();
+        Poll::Ready(part)
+    }
+
+    fn one(&self, frame: &Frame) -> Slices {
+        self.ticket.handed_out();
+        frame.to_bytes().into()
+    }
+}
+
+fn ready_some<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(it) => Some(it),
+        Poll::Pending => None,
+    }
+}

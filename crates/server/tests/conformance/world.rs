@@ -1,0 +1,304 @@
+//! A server of its own for each test, and a client that shows what goes over the wire.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use masthead_cache::HistoryLimits;
+use masthead_server::{Config, Limits, MASTERS, Security, Server, Tokens, User};
+use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longer than anything that a test waits for takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+const TOKEN: &str = "conformance-token";
+
+/// A server, and how to talk to it.
+pub(crate) struct World {
+    pub(crate) name: &'static str,
+    pub(crate) store: Arc<dyn Store>,
+    address: SocketAddr,
+    http2: bool,
+    _directory: Option<TempDir>,
+}
+
+/// Runs a test against every store over every version of HTTP, side by side.
+pub(crate) fn everywhere(test: &impl AsyncFn(&World)) {
+    everywhere_with(HistoryLimits::default(), test);
+}
+
+/// The same with caches that keep another amount of history.
+pub(crate) fn everywhere_with(history: HistoryLimits, test: &impl AsyncFn(&World)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let run = async |name, embedded, http2| {
+        let (world, server) = World::start(name, history, embedded, http2).await;
+        world.namespace("shop").await;
+        test(&world).await;
+        server.shutdown().await;
+    };
+    runtime.block_on(async {
+        tokio::join!(
+            run("memory, HTTP/1.1", false, false),
+            run("memory, HTTP/2", false, true),
+            run("embedded, HTTP/1.1", true, false),
+            run("embedded, HTTP/2", true, true),
+        )
+    });
+}
+
+/// Keeps four changes: enough to run out of.
+pub(crate) fn short_history() -> HistoryLimits {
+    HistoryLimits { changes: 4, ..HistoryLimits::default() }
+}
+
+/// Declares tests that run [`everywhere`].
+#[macro_export]
+macro_rules! rules {
+    ($($(#[$meta:meta])* async fn $name:ident($world:ident) $body:block)*) => {
+        $($(#[$meta])* #[test] fn $name() {
+            $crate::world::everywhere(&async |$world: &$crate::world::World| $body);
+        })*
+    };
+}
+
+/// An answer that has been read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |it| it.to_str().unwrap())
+    }
+
+    /// The object, which the request must have got.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Value {
+        assert!(self.code < 300, "{}: {}", self.code, self.text());
+        self.json()
+    }
+
+    /// The status, which must have this code and reason.
+    #[track_caller]
+    pub(crate) fn fails(self, code: u16, reason: &str) -> Value {
+        assert_eq!(self.code, code, "{}", self.text());
+        let status = self.json();
+        assert_eq!((&status["kind"], &status["reason"]), (&json!("Status"), &json!(reason)));
+        assert_eq!((&status["status"], &status["code"]), (&json!("Failure"), &json!(code)));
+        status
+    }
+}
+
+impl World {
+    async fn start(
+        name: &'static str,
+        history: HistoryLimits,
+        embedded: bool,
+        http2: bool,
+    ) -> (Self, Server) {
+        let directory = embedded.then(|| tempfile::tempdir().unwrap());
+        let store: Arc<dyn Store> = match &directory {
+            None => Arc::new(MemoryStore::new()),
+            Some(it) => Arc::new(EmbeddedStore::open(it.path(), Settings::default()).unwrap()),
+        };
+        let mut tokens = Tokens::default();
+        let groups = vec![MASTERS.to_owned()];
+        tokens.add(TOKEN, User { name: "conformance".to_owned(), groups });
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            security: Security::InsecureHttp,
+            tokens,
+            limits: Limits::default(),
+            history,
+        };
+        let server = Server::start(config, store.clone()).await.unwrap();
+        server.ready().await;
+        let address = server.address();
+        (Self { name, store, address, http2, _directory: directory }, server)
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Incoming> {
+        let mut request = Request::builder().method(method);
+        let authority = self.address.to_string();
+        request = if self.http2 {
+            request.uri(format!("http://{authority}{path}"))
+        } else {
+            request.uri(path).header("host", authority)
+        };
+        if !headers.iter().any(|(name, _)| *name == "authorization") {
+            request = request.header("authorization", format!("Bearer {TOKEN}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        let io = TokioIo::new(TcpStream::connect(self.address).await.unwrap());
+        if self.http2 {
+            let (mut sender, connection) =
+                http2::handshake(TokioExecutor::new(), io).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap()
+        } else {
+            let (mut sender, connection) = http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap()
+        }
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let response = timeout(PATIENCE, self.send(method, path, headers, body)).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = timeout(PATIENCE, body.collect()).await.unwrap().unwrap().to_bytes();
+        Answer { code: head.status.as_u16(), headers: head.headers, body }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[], "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::POST, path, &[], body.to_string()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::PUT, path, &[], body.to_string()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.ask(Method::DELETE, path, &[], "").await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, kind: &str, body: &Value) -> Answer {
+        let content_type = format!("application/{kind}+json");
+        let headers = [("content-type", content_type.as_str())];
+        self.ask(Method::PATCH, path, &headers, body.to_string()).await
+    }
+
+    pub(crate) async fn namespace(&self, name: &str) {
+        let answer = self.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        assert_eq!(answer.code, 201, "{}", answer.text());
+    }
+
+    /// A config map in `shop`, new or with another value.
+    pub(crate) async fn set(&self, name: &str, value: &str) -> Value {
+        let body = json!({"metadata": {"name": name}, "data": {"value": value}});
+        let path = format!("{MAPS}/{name}");
+        let answer = self.put(&path, &body).await;
+        match answer.code {
+            404 => self.post(MAPS, &body).await.ok(),
+            _ => answer.ok(),
+        }
+    }
+
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        self.watch_as(path, &[]).await
+    }
+
+    pub(crate) async fn watch_as(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
+        let response = timeout(PATIENCE, self.send(Method::GET, path, headers, "")).await.unwrap();
+        let (head, body) = response.into_parts();
+        assert_eq!(head.status, 200);
+        Watch { headers: head.headers, body, lines: VecDeque::new(), rest: Vec::new() }
+    }
+
+    /// The store's newest revision.
+    pub(crate) async fn revision(&self) -> u64 {
+        self.store.current().await.unwrap().0
+    }
+}
+
+/// Config maps of the namespace `shop`.
+pub(crate) const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
+/// Pods of the namespace `shop`.
+pub(crate) const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+/// A watch that is being read.
+pub(crate) struct Watch {
+    pub(crate) headers: http::HeaderMap,
+    body: Incoming,
+    lines: VecDeque<Value>,
+    rest: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event; none when the stream has ended cleanly.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        while self.lines.is_empty() {
+            let frame = timeout(PATIENCE, self.body.frame()).await.expect("an event in time")?;
+            self.rest.extend_from_slice(&frame.expect("a clean stream").into_data().unwrap());
+            while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                self.lines.push_back(serde_json::from_slice(&line).expect("a line of JSON"));
+            }
+        }
+        self.lines.pop_front()
+    }
+
+    /// The next event in short: `ADDED name@version`.
+    pub(crate) async fn short(&mut self) -> String {
+        let event = self.next().await.expect("one more event");
+        let (kind, meta) = (&event["type"], &event["object"]["metadata"]);
+        let kind = kind.as_str().unwrap();
+        match kind {
+            "BOOKMARK" => format!("BOOKMARK @{}", meta["resourceVersion"].as_str().unwrap()),
+            "ERROR" => format!("ERROR {}", event["object"]["code"]),
+            _ => format!(
+                "{kind} {}@{}",
+                meta["name"].as_str().unwrap(),
+                meta["resourceVersion"].as_str().unwrap()
+            ),
+        }
+    }
+}
+
+/// The resource version of an object or list.
+pub(crate) fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// The names in a list, in their order.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap();
+    items.iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+/// A pod that can be created.
+pub(crate) fn pod(name: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    })
+}

@@ -1,0 +1,163 @@
+//! The directory of a store: whose it is, and what format it has.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Somebody has it open.
+    #[error(
+        "{} is in use by another process or store: stop that one first, or give this one a directory of its own",
+        dir.display()
+    )]
+    InUse {
+        /// The store's directory.
+        dir: PathBuf,
+    },
+    /// It is something else.
+    #[error(
+        "{} is not empty and not a store ({what}): give an empty directory or one that does not exist",
+        dir.display()
+    )]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found there.
+        what: String,
+    },
+    /// A newer program made it.
+    #[error(
+        "{} has format {found}, this program knows {known}: use the program that wrote it or a newer one",
+        dir.display()
+    )]
+    Newer {
+        /// The store's directory.
+        dir: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that can be read.
+        known: u32,
+    },
+    /// What it holds is not what was written.
+    #[error("{} is damaged: {what}; restore it from a backup", dir.display())]
+    Damaged {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// The disk, or the right to use it.
+    #[error("cannot open the store in {}", dir.display())]
+    Io {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+const LOCK: &str = "LOCK";
+const FORMAT: &str = "FORMAT";
+/// The format while it is written.
+const FORMAT_NEW: &str = "FORMAT.new";
+const FORMAT_NAME: &str = "masthead-store";
+const FORMAT_VERSION: u32 = 1;
+
+/// A store's directory, held for this process and against everybody else.
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// Locked for as long as it is open; the system unlocks it also after a crash.
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes a directory, and makes it one of a store if it is empty.
+    pub(crate) fn claim(path: &Path) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { dir: path.to_owned(), source };
+        fs::create_dir_all(path).map_err(io)?;
+        check_is_ours(path)?;
+        let lock = lock(path)?;
+        write_format(path).map_err(io)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn base(&self) -> PathBuf {
+        self.path.join("base")
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn check_is_ours(dir: &Path) -> Result<(), OpenError> {
+    let foreign = |what: String| OpenError::Foreign { dir: dir.to_owned(), what };
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    match fs::read_to_string(dir.join(FORMAT)) {
+        Ok(text) => check_format(dir, &text),
+        // What was cut short while it was made has nothing but the lock.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut entries = fs::read_dir(dir).map_err(io)?.filter_map(Result::ok);
+            match entries.find(|entry| entry.file_name() != LOCK && entry.file_name() != FORMAT_NEW)
+            {
+                Some(entry) => Err(foreign(entry.file_name().display().to_string())),
+                None => Ok(()),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(foreign(format!("{FORMAT} is no text")))
+        }
+        Err(error) => Err(io(error)),
+    }
+}
+
+fn check_format(dir: &Path, text: &str) -> Result<(), OpenError> {
+    let version =
+        text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim().parse().ok());
+    match version {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(found) if found > FORMAT_VERSION => {
+            Err(OpenError::Newer { dir: dir.to_owned(), found, known: FORMAT_VERSION })
+        }
+        _ => {
+            let what = format!("{FORMAT} says something else");
+            Err(OpenError::Foreign { dir: dir.to_owned(), what })
+        }
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+fn write_format(dir: &Path) -> io::Result<()> {
+    if dir.join(FORMAT).exists() {
+        return Ok(());
+    }
+    let path = dir.join(FORMAT_NEW);
+    let mut file = File::create(&path)?;
+    writeln!(file, "{FORMAT_NAME} {FORMAT_VERSION}")?;
+    file.sync_all()?;
+    fs::rename(path, dir.join(FORMAT))?;
+    sync(dir)
+}

@@ -1,0 +1,243 @@
+//! What the threads of an embedded store share, and reading from it.
+//!
+//! **Invariant:** under the window's lock, base and window together are the whole truth. The base is
+//! the state at the window's oldest revision, or at a later one that is the tail's oldest by then; the
+//! window still has the changes between the two and so hides the difference.
+//!
+//! Lock order: window, then tail.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use masthead_core::{ObjectKey, Revision};
+use parking_lot::{Mutex, RwLock};
+
+use super::base::Base;
+use super::directory::Directory;
+use super::log::Segments;
+use super::record;
+use super::window::{Line, Window};
+use crate::ledger::{self, Held, Slot};
+use crate::limits::{EVENTS_BATCH_BYTES_MAX, EVENTS_BATCH_MAX, RANGE_CHUNK_VALUES};
+use crate::page::PageBuilder;
+use crate::tail::Tail;
+use crate::{Event, Health, Range, RangePage, Settings, StoreError, Value};
+
+pub(crate) struct Shared {
+    pub(crate) window: RwLock<Window>,
+    pub(crate) base: Base,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) settings: Settings,
+    /// Groups that were synced.
+    pub(crate) groups: AtomicU64,
+    health: Mutex<Health>,
+    /// Last, so that the directory is free when everything else is closed.
+    _directory: Directory,
+}
+
+/// An object found by a range, before its body is read.
+enum Found {
+    Base(Bytes, Value),
+    Log(Line),
+}
+
+impl Shared {
+    pub(crate) fn new(
+        directory: Directory,
+        base: Base,
+        window: Window,
+        segments: Arc<Segments>,
+        settings: Settings,
+    ) -> Self {
+        let tail = Arc::new(Tail::new(window.oldest(), window.current(), settings.tail_bytes));
+        let (window, health) = (RwLock::new(window), Mutex::new(Health::Writable));
+        let groups = AtomicU64::new(0);
+        Self { window, base, segments, tail, settings, groups, health, _directory: directory }
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health.lock().clone()
+    }
+
+    /// Says why nothing is written from now on; the first reason stays.
+    pub(crate) fn fail(&self, why: &str) -> Arc<str> {
+        let mut health = self.health.lock();
+        if let Health::ReadOnly { why } = &*health {
+            return why.clone();
+        }
+        tracing::error!(why, "the store is read-only until a restart");
+        let why: Arc<str> = why.into();
+        *health = Health::ReadOnly { why: why.clone() };
+        why
+    }
+
+    /// The newest state of an object.
+    pub(crate) fn get(&self, slot: &Slot) -> Result<Option<Value>, StoreError> {
+        let line = {
+            let window = self.window.read();
+            match window.last(slot, Revision::MAX) {
+                Some(line) => line.clone(),
+                None => return self.base.get(slot),
+            }
+        };
+        if line.live() { read(&line).map(Some) } else { Ok(None) }
+    }
+
+    /// One page of a range.
+    pub(crate) fn range(&self, range: &Range) -> Result<RangePage, StoreError> {
+        let mut page = PageBuilder::new(range.limit);
+        let mut after = range.after.clone();
+        loop {
+            let found = self.chunk(range, after.as_ref())?;
+            let whole = found.len() < RANGE_CHUNK_VALUES;
+            for found in found {
+                let key = found.key()?;
+                let more = match found {
+                    Found::Base(_, value) => {
+                        page.push(key.clone(), value.body().len(), || Ok(value))?
+                    }
+                    Found::Log(line) => {
+                        page.push(key.clone(), line.body_bytes(), || read(&line))?
+                    }
+                };
+                if !more {
+                    return Ok(page.finish());
+                }
+                after = Some(key);
+            }
+            if whole {
+                return Ok(page.finish());
+            }
+        }
+    }
+
+    /// The next objects of a range. The lock is held for some of them at a time, so that commits get
+    /// their turn; what they add is newer than the range.
+    fn chunk(&self, range: &Range, after: Option<&ObjectKey>) -> Result<Vec<Found>, StoreError> {
+        let window = self.window.read();
+        self.tail.check(range.at)?;
+        let mut base = self.base.after(&range.resource, after);
+        let mut next_base = base.next().transpose()?;
+        let mut next_line = window.next(&range.resource, after, range.at);
+        let mut found = Vec::with_capacity(RANGE_CHUNK_VALUES);
+        while found.len() < RANGE_CHUNK_VALUES {
+            let line_first = match (&next_base, next_line) {
+                (None, None) => break,
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some((key, _)), Some(line)) => line.head.slot.key.as_str().as_bytes() <= &key[..],
+            };
+            if !line_first {
+                let (key, value) = next_base.take().expect("there is one");
+                found.push(Found::Base(key, value));
+                next_base = base.next().transpose()?;
+                continue;
+            }
+            let line = next_line.expect("there is one");
+            let key = &line.head.slot.key;
+            if next_base.as_ref().is_some_and(|(base, _)| base[..] == *key.as_str().as_bytes()) {
+                next_base = base.next().transpose()?;
+            }
+            if line.live() {
+                found.push(Found::Log(line.clone()));
+            }
+            next_line = window.next(&range.resource, Some(key), range.at);
+        }
+        Ok(found)
+    }
+
+    /// The first events after a revision.
+    pub(crate) fn events(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
+        let lines = {
+            let window = self.window.read();
+            self.tail.check_kept(after)?;
+            let mut bytes = 0;
+            let lines = window.after(after).take(EVENTS_BATCH_MAX).take_while(|line| {
+                let first = bytes == 0;
+                bytes += line.head.bytes;
+                first || bytes <= EVENTS_BATCH_BYTES_MAX
+            });
+            lines.cloned().collect::<Vec<_>>()
+        };
+        read_run(&lines)
+    }
+}
+
+impl Found {
+    fn key(&self) -> Result<ObjectKey, StoreError> {
+        match self {
+            Self::Log(line) => Ok(line.head.slot.key.clone()),
+            Self::Base(key, _) => {
+                let text = str::from_utf8(key).ok();
+                text.and_then(record::object_key).ok_or_else(|| StoreError::Damaged {
+                    what: "the base has a key that is none".to_owned(),
+                })
+            }
+        }
+    }
+}
+
+impl ledger::State for Shared {
+    fn newest(&self, slot: &Slot) -> Result<Option<Held>, StoreError> {
+        let window = self.window.read();
+        let Some(line) = window.last(slot, Revision::MAX) else {
+            return Ok(self.base.get(slot)?.map(Held::from));
+        };
+        let (revision, body_bytes) = (line.head.revision, line.body_bytes());
+        Ok(line.live().then_some(Held { revision, body_bytes, value: None }))
+    }
+
+    fn load(&self, slot: &Slot, revision: Revision) -> Result<Value, StoreError> {
+        let value = self.get(slot)?.filter(|value| value.revision() == revision);
+        Ok(value.expect("only the committer changes what is newest"))
+    }
+}
+
+/// The object of one line.
+pub(crate) fn read(line: &Line) -> Result<Value, StoreError> {
+    let record = line.segment.read(line.at, line.head.bytes).map_err(disk)?;
+    checked(&record, line)?;
+    let body = Bytes::from(record).slice(line.head.body_at..);
+    Ok(Value::stored(line.head.revision, body))
+}
+
+/// The events of lines that follow each other: one read for each segment.
+fn read_run(lines: &[Line]) -> Result<Vec<Event>, StoreError> {
+    let mut events = Vec::with_capacity(lines.len());
+    for run in lines.chunk_by(|a, b| Arc::ptr_eq(&a.segment, &b.segment)) {
+        let (first, last) = (&run[0], &run[run.len() - 1]);
+        let end = last.at + last.head.bytes as u64;
+        let bytes = usize::try_from(end - first.at).unwrap_or(usize::MAX);
+        let records = first.segment.read(first.at, bytes).map_err(disk)?;
+        for line in run {
+            let from = usize::try_from(line.at - first.at).unwrap_or(usize::MAX);
+            let record = &records[from..from + line.head.bytes];
+            checked(record, line)?;
+            // Copied, so that one event that is kept does not keep all.
+            let body = Bytes::copy_from_slice(&record[line.head.body_at..]);
+            events.push(event(line, body));
+        }
+    }
+    Ok(events)
+}
+
+fn event(line: &Line, body: Bytes) -> Event {
+    let Slot { resource, key } = line.head.slot.clone();
+    let (revision, kind) = (line.head.revision, line.head.kind);
+    Event { resource, key, revision, kind, value: Value::stored(revision, body) }
+}
+
+fn checked(record: &[u8], line: &Line) -> Result<(), StoreError> {
+    let head = record::verified(record);
+    if head.is_some_and(|head| head.revision == line.head.revision) {
+        return Ok(());
+    }
+    let path = line.segment.path().display();
+    Err(StoreError::Damaged { what: format!("the record at byte {} of {path}", line.at) })
+}
+
+fn disk(error: std::io::Error) -> StoreError {
+    StoreError::Disk(Arc::new(error))
+}

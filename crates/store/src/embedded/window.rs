@@ -1,0 +1,185 @@
+//! What is where in the log: an index of the kept history, in memory.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use masthead_core::{ObjectKey, Revision, Time};
+
+use super::log::Segment;
+use super::record::Head;
+use crate::ledger::Slot;
+use crate::limits::{LOG_BYTES_MAX, WINDOW_LINES_MAX};
+use crate::{EventKind, ResourceName, Settings};
+
+/// One record of the log, and where it is.
+#[derive(Clone)]
+pub(crate) struct Line {
+    pub(crate) head: Head,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) at: u64,
+}
+
+impl Line {
+    pub(crate) fn live(&self) -> bool {
+        self.head.kind != EventKind::Deleted
+    }
+
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.head.bytes - self.head.body_at
+    }
+}
+
+/// All changes after the base.
+pub(crate) struct Window {
+    /// The revision of the base: lines are those after it, without a gap.
+    oldest: Revision,
+    /// What [`Head::history`] was there.
+    history: u64,
+    lines: VecDeque<Line>,
+    /// The same by object, newest first.
+    versions: BTreeSet<(Slot, Reverse<Revision>)>,
+    bytes: u64,
+}
+
+impl Window {
+    pub(crate) fn new(oldest: Revision, history: u64) -> Self {
+        let (lines, versions) = (VecDeque::new(), BTreeSet::new());
+        Self { oldest, history, lines, versions, bytes: 0 }
+    }
+
+    pub(crate) fn oldest(&self) -> Revision {
+        self.oldest
+    }
+
+    pub(crate) fn current(&self) -> Revision {
+        Revision(self.oldest.0 + self.lines.len() as u64)
+    }
+
+    /// Bytes of history made up to the newest change.
+    pub(crate) fn history(&self) -> u64 {
+        self.lines.back().map_or(self.history, |line| line.head.history)
+    }
+
+    /// Time of the newest change.
+    pub(crate) fn time(&self) -> Time {
+        self.lines.back().map_or(Time(0), |line| line.head.time)
+    }
+
+    pub(crate) fn push(&mut self, line: Line) {
+        assert_eq!(line.head.revision, self.current().next(), "the log has no gaps");
+        self.bytes += line.head.bytes as u64;
+        self.versions.insert((line.head.slot.clone(), Reverse(line.head.revision)));
+        self.lines.push_back(line);
+    }
+
+    /// Drops the lines up to a revision: the base has them.
+    pub(crate) fn drop_up_to(&mut self, oldest: Revision) {
+        while self.oldest < oldest {
+            let line = self.lines.pop_front().expect("the base is not ahead of the log");
+            self.bytes -= line.head.bytes as u64;
+            self.history = line.head.history;
+            self.oldest = line.head.revision;
+            self.versions.remove(&(line.head.slot, Reverse(line.head.revision)));
+        }
+    }
+
+    /// The lines after a revision that is not older than the window.
+    pub(crate) fn after(&self, revision: Revision) -> impl Iterator<Item = &Line> {
+        let skip = usize::try_from(revision.0 - self.oldest.0).unwrap_or(usize::MAX);
+        self.lines.range(skip.min(self.lines.len())..)
+    }
+
+    /// The last change of an object up to a revision, if it is in the window.
+    pub(crate) fn last(&self, slot: &Slot, at: Revision) -> Option<&Line> {
+        let from = (slot.clone(), Reverse(at));
+        let (found, Reverse(revision)) = self.versions.range(from..).next()?;
+        (found == slot).then(|| self.line(*revision))
+    }
+
+    /// The first object of a resource behind a key that the window knows something of up to a
+    /// revision, and what it knows last.
+    pub(crate) fn next(
+        &self,
+        resource: &ResourceName,
+        after: Option<&ObjectKey>,
+        at: Revision,
+    ) -> Option<&Line> {
+        let mut after = after.cloned();
+        loop {
+            let slot = self.next_slot(resource, after.as_ref())?;
+            if let Some(line) = self.last(slot, at) {
+                return Some(line);
+            }
+            after = Some(slot.key.clone());
+        }
+    }
+
+    fn next_slot(&self, resource: &ResourceName, after: Option<&ObjectKey>) -> Option<&Slot> {
+        let resource = resource.clone();
+        let from = match after {
+            // Of one object the oldest version is the last one.
+            Some(key) => Bound::Excluded((
+                Slot { resource: resource.clone(), key: key.clone() },
+                Reverse(Revision::ZERO),
+            )),
+            None => Bound::Included((first_slot(&resource), Reverse(Revision::MAX))),
+        };
+        let (slot, _) = self.versions.range((from, Bound::Unbounded)).next()?;
+        (slot.resource == resource).then_some(slot)
+    }
+
+    fn line(&self, revision: Revision) -> &Line {
+        self.after(Revision(revision.0 - 1)).next().expect("versions are lines")
+    }
+
+    /// Up to where history should go by now; none if nothing has to.
+    pub(crate) fn surplus(&self, now: Time, settings: &Settings) -> Option<Revision> {
+        let too_old =
+            self.lines.partition_point(|line| now.since(line.head.time) >= settings.keep_age);
+        let count = too_old.max(self.over_bytes(settings)).max(self.over_size());
+        (count > 0).then(|| Revision(self.oldest.0 + count as u64))
+    }
+
+    /// So many lines have to go for the superseded bytes. A bound that was passed is undercut by an
+    /// eighth, so that it is not passed again by the next write.
+    fn over_bytes(&self, settings: &Settings) -> usize {
+        let (all, keep) = (self.history(), settings.keep_bytes);
+        if all - self.history <= keep {
+            return 0;
+        }
+        let kept = |line: &Line| all - line.head.history <= keep - keep / 8;
+        (self.lines.partition_point(|line| !kept(line)) + 1).min(self.lines.len())
+    }
+
+    /// So many lines have to go because there are too many, or too many bytes in them.
+    fn over_size(&self) -> usize {
+        let full = |lines: usize, bytes: u64, eighths: u64| {
+            lines as u64 > WINDOW_LINES_MAX as u64 / 8 * eighths
+                || bytes > LOG_BYTES_MAX / 8 * eighths
+        };
+        if !full(self.lines.len(), self.bytes, 8) {
+            return 0;
+        }
+        let mut bytes = self.bytes;
+        let gone = self.lines.iter().enumerate().take_while(|(at, line)| {
+            let more = full(self.lines.len() - at, bytes, 7);
+            bytes -= line.head.bytes as u64;
+            more
+        });
+        gone.count()
+    }
+
+    /// Is it so far over its bounds that writers have to wait?
+    pub(crate) fn overflows(&self) -> bool {
+        self.lines.len() > 2 * WINDOW_LINES_MAX || self.bytes > 2 * LOG_BYTES_MAX
+    }
+}
+
+/// Before every object of a resource.
+fn first_slot(resource: &ResourceName) -> Slot {
+    // Keys have no control characters, so none sorts before this one.
+    let key = ObjectKey::new("", " ").expect("a blank is a name");
+    Slot { resource: resource.clone(), key }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use masthead_core::Revision;
+
+/// Why a write did not happen, or may not have.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The condition does not hold. Nothing was written.
+    #[error("the object is {}", current.map_or("not there".to_owned(), |at| format!("at revision {at}")))]
+    Conflict {
+        /// The revision of what is stored; none if there is nothing.
+        current: Option<Revision>,
+    },
+    /// The disk failed. Of the group in which it failed the result is unknown: no watch and no read
+    /// will show it before a restart, but after one it may be there. Later writes did not happen.
+    #[error("the store is read-only until a restart: {why}")]
+    ReadOnly {
+        /// What the disk said.
+        why: Arc<str>,
+    },
+    /// Too much waits to be written. Nothing was written; a later try may succeed.
+    #[error("too many writes are waiting")]
+    Busy,
+    /// More than one call may bring. Nothing was written.
+    #[error("a commit may have at most {limit} {what}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit that was passed.
+        limit: usize,
+    },
+    /// The store was closed before the write's turn came. Nothing was written.
+    #[error("the store is closed")]
+    Closed,
+    /// The object's present state could not be read. Nothing was written.
+    #[error("the stored object cannot be read")]
+    Unreadable(#[source] StoreError),
+}
+
+/// Why a store cannot say what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The history from there on is no longer kept. Only a new list helps.
+    #[error("history before revision {oldest} was compacted, {asked} was asked for")]
+    Expired {
+        /// The revision that was asked for.
+        asked: Revision,
+        /// The oldest that can be.
+        oldest: Revision,
+    },
+    /// There is no such revision yet.
+    #[error("revision {asked} is in the future, the newest is {current}")]
+    Future {
+        /// The revision that was asked for.
+        asked: Revision,
+        /// The newest that there is.
+        current: Revision,
+    },
+    /// Too many reads are waiting. A later try may succeed.
+    #[error("too many reads are waiting")]
+    Busy,
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The disk failed. A compaction that failed so leaves the store read-only.
+    #[error("the disk failed")]
+    Disk(#[source] Arc<dyn Error + Send + Sync>),
+    /// What is on disk is not what this program wrote.
+    #[error("the stored data is damaged: {what}")]
+    Damaged {
+        /// What was found.
+        what: String,
+    },
+}

@@ -1,0 +1,78 @@
+//! Every bound of this crate, with its reason.
+
+use std::time::Duration;
+
+/// Most writes in one call of [`Store::commit`](crate::Store::commit). A caller that has more sends
+/// them in several calls; a call is never split over two groups.
+pub const COMMIT_WRITES_MAX: usize = GROUP_WRITES_MAX;
+/// Most bytes of bodies in one call: a full group. The largest object that is parsed at all is
+/// larger; no server accepts one.
+pub const COMMIT_BYTES_MAX: usize = GROUP_BYTES_MAX;
+/// Most writes that one fsync covers. At 0.5 ms for an fsync and 5 µs for a write, 512 writes take
+/// 3 ms: more would delay the first one and save nothing.
+pub const GROUP_WRITES_MAX: usize = 512;
+/// Most bytes of bodies that one fsync covers: two of the largest objects and then some. A disk that
+/// writes 400 MB/s has it in 20 ms.
+pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most writes that wait for their group: eight full groups, which is 25 ms of work; whoever comes
+/// later is told to come back.
+pub const QUEUE_WRITES_MAX: usize = 8 * GROUP_WRITES_MAX;
+/// Most bytes of bodies that wait for their group: eight full groups.
+pub const QUEUE_BYTES_MAX: usize = 8 * GROUP_BYTES_MAX;
+/// Most compactions that wait for the committer. One of them does the work of all.
+pub const QUEUE_COMPACTIONS_MAX: usize = 64;
+/// Most events that one batch of a watch holds, so that a batch of small ones stays a short hold of
+/// the tail's lock (256 reference counts are some 10 µs).
+pub const EVENTS_BATCH_MAX: usize = 256;
+/// Most bytes of bodies that one batch of a watch holds, beyond its first event: what a replay from
+/// disk has in memory at a time.
+pub const EVENTS_BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Most values in one page of a range. 10,000 pods of 9.4 KB are 94 MB.
+pub const RANGE_VALUES_MAX: usize = 10_000;
+/// Most bytes of bodies in one page of a range, beyond its first value; the page then ends early.
+pub const RANGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of recent events in memory. A live watch is at most a few groups behind and finds them
+/// here; whoever is further behind reads from disk. Most of the bodies are the cache's as well.
+pub const TAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What an event in the tail costs beside its body: the head of an object (300 bytes), key, links.
+pub const TAIL_EVENT_BYTES: usize = 512;
+/// How long superseded states are kept by default. Clients that lost their connection come back
+/// within minutes; etcd under Kubernetes keeps 5 to 10 minutes.
+pub const KEEP_AGE: Duration = Duration::from_secs(15 * 60);
+/// Bytes of superseded states that are kept by default: 27,000 updates of pods of 9.4 KB.
+pub const KEEP_BYTES: u64 = 256 * 1024 * 1024;
+/// What a log entry counts as history beside the bytes that it superseded, so that a log of nothing
+/// but creations is bounded too: revision, time, links and two names.
+pub const LOG_ENTRY_BYTES: usize = 128;
+/// Size at which a file of the log is followed by a new one: what has to be checked whole when the
+/// store is opened (40 ms), and the grain in which space comes back.
+pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of log above which its oldest changes are folded into the base, however young: 16 files.
+pub const LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Changes above which the oldest are folded into the base, however young. Their index is about 200
+/// bytes each, 26 MB, and half a microsecond each when the store is opened.
+pub const WINDOW_LINES_MAX: usize = 128 * 1024;
+/// Most changes that one step of a fold moves, and most bytes of them: some milliseconds, in which an
+/// explicit compaction, a drop and, for a part of it, commits have to wait.
+pub const FOLD_LINES_MAX: usize = 512;
+/// See [`FOLD_LINES_MAX`].
+pub const FOLD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How often the age of history is looked at: at an eighth of what is kept, within these bounds.
+pub const KEEP_CHECK_MIN: Duration = Duration::from_millis(10);
+/// See [`KEEP_CHECK_MIN`].
+pub const KEEP_CHECK_MAX: Duration = Duration::from_secs(30);
+/// Capacity that the buffer for a group's records keeps: 64 pods of 9.4 KB are 0.6 MB.
+pub const ENCODE_BUFFER_BYTES: usize = 1024 * 1024;
+/// Threads that read from disk: a long range leaves one for the others.
+pub const READERS: usize = 2;
+/// Most reads that wait for a thread. At 5 ms for a page of 1000 pods, 256 of them are a second.
+pub const READS_WAITING_MAX: usize = 256;
+/// Objects that a range reads while it holds up commits: 64 at 4 µs are a quarter of a millisecond.
+pub const RANGE_CHUNK_VALUES: usize = 64;
+/// Bytes of blocks that the base keeps in memory. Pages are read once, when a server starts; what
+/// else is read, keys and pointers, is small.
+pub const BASE_BLOCK_CACHE_BYTES: u64 = 2 * 1024 * 1024;
+/// Bytes of folded changes that the base keeps in memory before it writes them out.
+pub const BASE_MEMTABLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of the base's own journals: the least that the tree allows.
+pub const BASE_JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
