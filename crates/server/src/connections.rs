@@ -12,6 +12,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -22,7 +23,9 @@ use tracing::{debug, warn};
 use crate::app::{App, Peer};
 use crate::authn::{User, user_of_certificate};
 use crate::flights::{Clock, Connection};
-use crate::limits::{ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, STREAM_BUFFER_BYTES};
+use crate::limits::{
+    ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, STREAM_BUFFER_BYTES, UNSENT_BYTES_MAX,
+};
 
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
@@ -85,6 +88,8 @@ impl Connections {
             return;
         }
         let _ = stream.set_nodelay(true);
+        // What the kernel holds for a client that does not read is bounded too.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
         let Some(tls) = &self.tls else {
             return self.talk(stream, None, refused).await;
         };
@@ -155,8 +160,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         // hyper takes no less than 8 KiB.
-        .max_buf_size(limits.header_bytes.max(8192))
-        .pipeline_flush(true);
+        .max_buf_size(limits.header_bytes.max(8192));
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -82,6 +82,8 @@ pub(crate) struct Flight {
     resource: Resource,
     /// Since when what was handed out waits to be written; 0 if nothing does.
     waiting: AtomicU64,
+    /// What it has of the budget.
+    bytes: AtomicUsize,
     ending: AtomicU8,
     waker: AtomicWaker,
     /// What a list still has to send.
@@ -164,7 +166,6 @@ pub(crate) struct Ticket {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
     number: usize,
-    bytes: usize,
     /// The user of a watch.
     watch_of: Option<Arc<crate::authn::User>>,
 }
@@ -184,8 +185,8 @@ impl Ticket {
     }
 
     /// The part that pins memory is over: its bytes may be used by others.
-    pub(crate) fn landed(&mut self) {
-        self.flights.bytes.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+    pub(crate) fn landed(&self) {
+        self.flights.give_back(&self.flight);
     }
 }
 
@@ -271,9 +272,9 @@ impl Flights {
             return Err(status);
         }
         // From here on the ticket gives back what was taken.
-        let mut ticket = self.ticket(connection, resource, None, 0, Some(user.clone()));
+        let ticket = self.ticket(connection, resource, None, 0, Some(user.clone()));
         self.take_bytes(bytes)?;
-        ticket.bytes = bytes;
+        ticket.flight.bytes.store(bytes, Ordering::Release);
         Ok(ticket)
     }
 
@@ -316,6 +317,7 @@ impl Flights {
             connection: connection.clone(),
             resource: resource.clone(),
             waiting: AtomicU64::new(0),
+            bytes: AtomicUsize::new(bytes),
             ending: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             list: Mutex::new(list),
@@ -327,7 +329,7 @@ impl Flights {
             all.len() - 1
         });
         all[number] = Some(flight.clone());
-        Ticket { flights: self.clone(), flight, number, bytes, watch_of }
+        Ticket { flights: self.clone(), flight, number, watch_of }
     }
 
     /// Lets go of every answer that has not moved for so long.
@@ -335,8 +337,14 @@ impl Flights {
         let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let before = clock.now().saturating_sub(timeout);
         let flights: Vec<_> = self.all.lock().iter().flatten().cloned().collect();
-        let ended = flights.iter().filter(|flight| flight.end_if_stalled(before)).count();
-        self.stalled.fetch_add(ended as u64, Ordering::Relaxed);
+        for flight in flights.iter().filter(|flight| flight.end_if_stalled(before)) {
+            self.give_back(flight);
+            self.stalled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn give_back(&self, flight: &Flight) {
+        self.bytes.fetch_sub(flight.bytes.swap(0, Ordering::AcqRel), Ordering::AcqRel);
     }
 
     /// Ends all watches; lists go on.

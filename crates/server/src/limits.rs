@@ -132,3 +132,5 @@ pub(crate) const REFUSALS_MAX: usize = 256;
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a starting server looks whether its caches are filled.
 pub(crate) const READY_POLL: Duration = Duration::from_millis(2);
+/// Bytes that the kernel takes for a connection before the client has room for them.
+pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;

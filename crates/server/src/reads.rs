@@ -234,7 +234,13 @@ impl Reads {
             WatchFrom::State { fresh, .. } | WatchFrom::Now(fresh) => {
                 self.revision_of(fresh).await?
             }
-            WatchFrom::After(_) => Revision::ZERO,
+            WatchFrom::After(from) => {
+                // What the store has and the cache has not yet is not the future.
+                if from > cache.revision() && from <= self.current().await? {
+                    self.wait(&cache, Freshness::NotOlderThan(from)).await?;
+                }
+                Revision::ZERO
+            }
         };
         let bytes = match options.from {
             WatchFrom::State { .. } if is_wide(proof, &options.selectors) => cache.memory().bodies,

@@ -7,7 +7,8 @@
 //! An index of the log is in memory: some 200 bytes a change.
 //!
 //! A commit writes its group to the log, waits for the disk, and shows it. Nothing else has to be
-//! durable for it.
+//! durable for it. Two threads do this: one decides and encodes the next group while the other waits
+//! for the disk with the one before.
 //!
 //! # Why not everything in the tree
 //!
@@ -29,6 +30,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
 use masthead_core::{ObjectKey, Revision};
@@ -42,6 +44,7 @@ use crate::{
 
 mod base;
 mod committer;
+mod decider;
 mod directory;
 mod keeper;
 mod log;
@@ -58,6 +61,7 @@ mod tests;
 
 use base::Base;
 use committer::Committer;
+use decider::Decider;
 use directory::Directory;
 pub use directory::OpenError;
 use keeper::{Bell, Keeper};
@@ -105,16 +109,22 @@ impl EmbeddedStore {
     fn start(shared: Arc<Shared>, log: LogWriter) -> io::Result<Self> {
         let (readers, threads) = Readers::start(&shared)?;
         let (queue, keeper) = (Arc::<Queue>::default(), Arc::<Bell>::default());
+        let spare = Arc::default();
+        // Without room: a group is handed over when the one before is done, and gathers until then.
+        let (hand_over, groups) = sync_channel(0);
+        let decider = Decider::new(shared.clone(), queue.clone(), hand_over, Arc::clone(&spare));
         let committer = Committer {
             shared: shared.clone(),
-            queue: queue.clone(),
+            groups,
             log,
+            queue: queue.clone(),
             keeper: keeper.clone(),
-            buffer: Vec::new(),
+            spare,
         };
         let folding = Keeper { shared: shared.clone(), queue: queue.clone(), bell: keeper.clone() };
         // From here on a failure drops the store, which ends what has been started.
         let mut store = Self { shared, queue, keeper, readers, threads };
+        store.spawn("store-decider", move || decider.run())?;
         store.spawn("store-committer", move || committer.run())?;
         store.spawn("store-keeper", move || folding.run())?;
         Ok(store)

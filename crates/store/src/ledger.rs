@@ -30,9 +30,13 @@ pub(crate) struct Entry {
 pub(crate) struct Group {
     /// What each write gets to hear if the entries become durable.
     pub(crate) results: Vec<Result<Committed, CommitError>>,
-    /// What has to become durable, all or nothing.
+    /// What has to become durable, in this order.
     pub(crate) entries: Vec<Entry>,
+    /// What the objects of the group are then; none if they are gone.
+    pub(crate) states: States,
 }
+
+pub(crate) type States = HashMap<Slot, Option<Held>>;
 
 /// What is stored of an object, as far as a decision needs it.
 #[derive(Clone)]
@@ -68,7 +72,7 @@ pub(crate) fn decide(
 ) -> Group {
     let mut ledger = Ledger { revision: current, states: HashMap::new(), entries: Vec::new() };
     let results = writes.into_iter().map(|write| ledger.decide(write, state)).collect();
-    Group { results, entries: ledger.entries }
+    Group { results, entries: ledger.entries, states: ledger.states }
 }
 
 /// Refuses what no store takes. A put under another key than its object's is the caller's bug.
@@ -91,7 +95,7 @@ struct Ledger {
     /// Of the last write that was accepted.
     revision: Revision,
     /// What the objects of the group are by now.
-    states: HashMap<Slot, Option<Held>>,
+    states: States,
     entries: Vec<Entry>,
 }
 

@@ -1,4 +1,5 @@
 //! Whose a directory is.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
 use std::path::Path;

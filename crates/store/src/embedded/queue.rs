@@ -14,6 +14,8 @@ pub(crate) type Answers = Vec<Result<Committed, CommitError>>;
 /// One call of `commit`.
 pub(crate) struct Submission {
     pub(crate) writes: Vec<Write>,
+    /// So many writes it had, also when they have been taken out.
+    pub(crate) count: usize,
     pub(crate) answer: oneshot::Sender<Answers>,
 }
 
@@ -47,7 +49,7 @@ impl Queue {
         writes: Vec<Write>,
     ) -> Result<oneshot::Receiver<Answers>, CommitError> {
         let (answer, receiver) = oneshot::channel();
-        let submission = Submission { writes, answer };
+        let submission = Submission { count: writes.len(), writes, answer };
         let mut waiting = self.waiting.lock();
         waiting.admit(submission)?;
         drop(waiting);

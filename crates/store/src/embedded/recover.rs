@@ -18,7 +18,6 @@ use super::directory::{Directory, OpenError, sync};
 use super::log::{Segment, Segments, first_revision};
 use super::record::{self, HEAD_BYTES_MAX, Head};
 use super::window::{Line, Window};
-use crate::ResourceName;
 
 /// Reads everything after the base into its window.
 pub(crate) fn recover(directory: &Directory, window: &mut Window) -> Result<Segments, OpenError> {
@@ -27,7 +26,7 @@ pub(crate) fn recover(directory: &Directory, window: &mut Window) -> Result<Segm
     fs::create_dir_all(&dir).map_err(io)?;
     sync(directory.path()).and_then(|()| sync(&dir)).map_err(io)?;
     let files = segments(&dir).map_err(io)?;
-    let mut reader = Reader { directory, window, names: Vec::new() };
+    let mut reader = Reader { directory, window };
     for (at, segment) in files.iter().enumerate() {
         let last = at + 1 == files.len();
         // What the base has already is still there if a crash came before it was removed.
@@ -57,8 +56,6 @@ fn segments(dir: &Path) -> io::Result<VecDeque<Arc<Segment>>> {
 struct Reader<'a> {
     directory: &'a Directory,
     window: &'a mut Window,
-    /// The resources seen so far, so that the lines share their names.
-    names: Vec<ResourceName>,
 }
 
 impl Reader<'_> {
@@ -99,7 +96,7 @@ impl Reader<'_> {
         file.sync_all().map_err(|error| self.io(error))
     }
 
-    fn take(&mut self, mut head: Head, segment: &Arc<Segment>, at: u64) -> Result<(), OpenError> {
+    fn take(&mut self, head: Head, segment: &Arc<Segment>, at: u64) -> Result<(), OpenError> {
         if head.revision <= self.window.oldest() {
             return Ok(());
         }
@@ -107,17 +104,8 @@ impl Reader<'_> {
         if head.revision != next {
             return Err(self.gap(next, head.revision));
         }
-        head.slot.resource = self.shared(head.slot.resource);
         self.window.push(Line { head, segment: segment.clone(), at });
         Ok(())
-    }
-
-    fn shared(&mut self, name: ResourceName) -> ResourceName {
-        if let Some(known) = self.names.iter().find(|known| **known == name) {
-            return known.clone();
-        }
-        self.names.push(name.clone());
-        name
     }
 
     fn io(&self, source: io::Error) -> OpenError {

@@ -1,7 +1,7 @@
 //! What is where in the log: an index of the kept history, in memory.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ impl Line {
     }
 }
 
+type Version = (ObjectKey, Reverse<Revision>);
+
 /// All changes after the base.
 pub(crate) struct Window {
     /// The revision of the base: lines are those after it, without a gap.
@@ -39,13 +41,13 @@ pub(crate) struct Window {
     history: u64,
     lines: VecDeque<Line>,
     /// The same by object, newest first.
-    versions: BTreeSet<(Slot, Reverse<Revision>)>,
+    versions: BTreeMap<ResourceName, BTreeSet<Version>>,
     bytes: u64,
 }
 
 impl Window {
     pub(crate) fn new(oldest: Revision, history: u64) -> Self {
-        let (lines, versions) = (VecDeque::new(), BTreeSet::new());
+        let (lines, versions) = (VecDeque::new(), BTreeMap::new());
         Self { oldest, history, lines, versions, bytes: 0 }
     }
 
@@ -67,10 +69,16 @@ impl Window {
         self.lines.back().map_or(Time(0), |line| line.head.time)
     }
 
-    pub(crate) fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, mut line: Line) {
         assert_eq!(line.head.revision, self.current().next(), "the log has no gaps");
         self.bytes += line.head.bytes as u64;
-        self.versions.insert((line.head.slot.clone(), Reverse(line.head.revision)));
+        let slot = &mut line.head.slot;
+        // Lines share the names of their resources, wherever they come from.
+        if let Some((name, _)) = self.versions.get_key_value(&slot.resource) {
+            slot.resource = name.clone();
+        }
+        let versions = self.versions.entry(slot.resource.clone()).or_default();
+        versions.insert((slot.key.clone(), Reverse(line.head.revision)));
         self.lines.push_back(line);
     }
 
@@ -81,7 +89,15 @@ impl Window {
             self.bytes -= line.head.bytes as u64;
             self.history = line.head.history;
             self.oldest = line.head.revision;
-            self.versions.remove(&(line.head.slot, Reverse(line.head.revision)));
+            self.drop_version(line.head);
+        }
+    }
+
+    fn drop_version(&mut self, head: Head) {
+        let versions = self.versions.get_mut(&head.slot.resource).expect("versions are lines");
+        versions.remove(&(head.slot.key, Reverse(head.revision)));
+        if versions.is_empty() {
+            self.versions.remove(&head.slot.resource);
         }
     }
 
@@ -93,9 +109,7 @@ impl Window {
 
     /// The last change of an object up to a revision, if it is in the window.
     pub(crate) fn last(&self, slot: &Slot, at: Revision) -> Option<&Line> {
-        let from = (slot.clone(), Reverse(at));
-        let (found, Reverse(revision)) = self.versions.range(from..).next()?;
-        (found == slot).then(|| self.line(*revision))
+        self.last_of(self.versions.get(&slot.resource)?, &slot.key, at)
     }
 
     /// The first object of a resource behind a key that the window knows something of up to a
@@ -106,28 +120,28 @@ impl Window {
         after: Option<&ObjectKey>,
         at: Revision,
     ) -> Option<&Line> {
-        let mut after = after.cloned();
+        let versions = self.versions.get(resource)?;
+        let mut after = after;
         loop {
-            let slot = self.next_slot(resource, after.as_ref())?;
-            if let Some(line) = self.last(slot, at) {
+            // Of one object the oldest version is the last one.
+            let behind = after.map(|key| (key.clone(), Reverse(Revision::ZERO)));
+            let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+            let (key, _) = versions.range((from, Bound::Unbounded)).next()?;
+            if let Some(line) = self.last_of(versions, key, at) {
                 return Some(line);
             }
-            after = Some(slot.key.clone());
+            after = Some(key);
         }
     }
 
-    fn next_slot(&self, resource: &ResourceName, after: Option<&ObjectKey>) -> Option<&Slot> {
-        let resource = resource.clone();
-        let from = match after {
-            // Of one object the oldest version is the last one.
-            Some(key) => Bound::Excluded((
-                Slot { resource: resource.clone(), key: key.clone() },
-                Reverse(Revision::ZERO),
-            )),
-            None => Bound::Included((first_slot(&resource), Reverse(Revision::MAX))),
-        };
-        let (slot, _) = self.versions.range((from, Bound::Unbounded)).next()?;
-        (slot.resource == resource).then_some(slot)
+    fn last_of(
+        &self,
+        versions: &BTreeSet<Version>,
+        key: &ObjectKey,
+        at: Revision,
+    ) -> Option<&Line> {
+        let (found, Reverse(revision)) = versions.range((key.clone(), Reverse(at))..).next()?;
+        (found == key).then(|| self.line(*revision))
     }
 
     fn line(&self, revision: Revision) -> &Line {
@@ -175,11 +189,4 @@ impl Window {
     pub(crate) fn overflows(&self) -> bool {
         self.lines.len() > 2 * WINDOW_LINES_MAX || self.bytes > 2 * LOG_BYTES_MAX
     }
-}
-
-/// Before every object of a resource.
-fn first_slot(resource: &ResourceName) -> Slot {
-    // Keys have no control characters, so none sorts before this one.
-    let key = ObjectKey::new("", " ").expect("a blank is a name");
-    Slot { resource: resource.clone(), key }
 }

@@ -22,14 +22,13 @@ on_every_store! {
 
 async fn a_watch_replays_and_goes_on_live_without_gap_or_duplicate(mut lab: Lab) {
     const WRITERS: usize = 8;
-    const WRITES: usize = 100;
+    const EACH: usize = 100;
     for at in 0..300 {
         commit(&*lab.store, put(&format!("old{at}"), "", Condition::Absent)).await;
     }
     lab.reopen();
-    let end = Revision(lab.store.current().await.unwrap().0 + (WRITERS * WRITES) as u64);
-    let writers: Vec<_> =
-        (0..WRITERS).map(|it| write_in_a_thread(&lab.store, it, WRITES)).collect();
+    let end = Revision(lab.store.current().await.unwrap().0 + (WRITERS * EACH) as u64);
+    let writers: Vec<_> = (0..WRITERS).map(|it| write_in_a_thread(&lab.store, it, EACH)).collect();
     for from in [1, 150, 301, 305, 500] {
         let mut watch = lab.store.watch(Revision(from)).unwrap();
         let events = events_up_to(&mut watch, end).await;

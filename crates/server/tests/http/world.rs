@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -11,22 +11,23 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use masthead_cache::HistoryLimits;
-use masthead_server::{Config, Limits, MASTERS, Security, Server, Tokens, User};
+use masthead_server::{Config, Limits, MASTERS, READERS, Security, Server, Tokens, User};
 use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// Longer than anything that a test waits for takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-const TOKEN: &str = "conformance-token";
+pub(crate) const TOKEN: &str = "conformance-token";
 
 /// A server, and how to talk to it.
 pub(crate) struct World {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<dyn Store>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     http2: bool,
     _directory: Option<TempDir>,
 }
@@ -58,6 +59,28 @@ pub(crate) fn everywhere_with(history: HistoryLimits, test: &impl AsyncFn(&World
 /// Keeps four changes: enough to run out of.
 pub(crate) fn short_history() -> HistoryLimits {
     HistoryLimits { changes: 4, ..HistoryLimits::default() }
+}
+
+/// A server in the clear on a free port that lets the tests' users in.
+pub(crate) fn config(limits: Limits) -> Config {
+    let mut tokens = Tokens::default();
+    let user =
+        |name: &str, group: &str| User { name: name.to_owned(), groups: vec![group.to_owned()] };
+    tokens.add(TOKEN, user("conformance", MASTERS));
+    tokens.add("reader-token", user("reader", READERS));
+    tokens.add("stranger-token", user("stranger", "strangers"));
+    Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        security: Security::InsecureHttp,
+        tokens,
+        limits,
+        history: HistoryLimits::default(),
+    }
+}
+
+/// Runs one test on a runtime of its own.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);
 }
 
 /// Declares tests that run [`everywhere`].
@@ -118,19 +141,26 @@ impl World {
         http2: bool,
     ) -> (Self, Server) {
         let directory = embedded.then(|| tempfile::tempdir().unwrap());
+        let config = Config { history, ..config(Limits::default()) };
+        Self::of(name, config, directory, http2).await
+    }
+
+    /// A server with these limits, its objects in memory, spoken to over HTTP/1.1 or HTTP/2.
+    pub(crate) async fn limited(limits: Limits, http2: bool) -> (Self, Server) {
+        let (world, server) = Self::of("limited", config(limits), None, http2).await;
+        world.namespace("shop").await;
+        (world, server)
+    }
+
+    async fn of(
+        name: &'static str,
+        config: Config,
+        directory: Option<TempDir>,
+        http2: bool,
+    ) -> (Self, Server) {
         let store: Arc<dyn Store> = match &directory {
             None => Arc::new(MemoryStore::new()),
             Some(it) => Arc::new(EmbeddedStore::open(it.path(), Settings::default()).unwrap()),
-        };
-        let mut tokens = Tokens::default();
-        let groups = vec![MASTERS.to_owned()];
-        tokens.add(TOKEN, User { name: "conformance".to_owned(), groups });
-        let config = Config {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            security: Security::InsecureHttp,
-            tokens,
-            limits: Limits::default(),
-            history,
         };
         let server = Server::start(config, store.clone()).await.unwrap();
         server.ready().await;
@@ -169,6 +199,40 @@ impl World {
             let (mut sender, connection) = http1::handshake(io).await.unwrap();
             tokio::spawn(connection);
             sender.send_request(request).await.unwrap()
+        }
+    }
+
+    /// Sends bytes as they are on a connection of their own; what comes back until it closes.
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // The server may answer and close before everything is written.
+        let _ = stream.write_all(bytes).await;
+        let mut answer = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an end in time");
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// A connection on which the head of a request has been sent and nothing is read.
+    pub(crate) async fn open_raw(&self, head: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        let head = format!("{head}\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Asks until the answer is as it should be: for what the server notices in its own time.
+    pub(crate) async fn until(&self, path: &str, right: impl Fn(&Answer) -> bool) -> Answer {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(path).await;
+            if right(&answer) {
+                return answer;
+            }
+            let text: String = answer.text().chars().take(300).collect();
+            assert!(Instant::now() < deadline, "{path}: {text}");
+            tokio::task::yield_now().await;
         }
     }
 
@@ -229,9 +293,8 @@ impl World {
 
     pub(crate) async fn watch_as(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
         let response = timeout(PATIENCE, self.send(Method::GET, path, headers, "")).await.unwrap();
-        let (head, body) = response.into_parts();
-        assert_eq!(head.status, 200);
-        Watch { headers: head.headers, body, lines: VecDeque::new(), rest: Vec::new() }
+        assert_eq!(response.status(), 200);
+        Watch::new(response)
     }
 
     /// The store's newest revision.
@@ -254,6 +317,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    pub(crate) fn new(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { headers: head.headers, body, lines: VecDeque::new(), rest: Vec::new() }
+    }
+
     /// The next event; none when the stream has ended cleanly.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         while self.lines.is_empty() {

@@ -79,8 +79,8 @@ rules! {
     async fn w7_not_older_than_may_be_newer_and_is_paged(world) {
         let first = version(&world.set("a", "1").await);
         world.set("b", "1").await;
-        let newer = world.get(&format!("{MAPS}?resourceVersion={first}")).await.ok();
-        assert_eq!(names(&newer), ["a", "b"]);
+        let newer = format!("{MAPS}?resourceVersion={first}");
+        world.until(&newer, |answer| names(&answer.json()) == ["a", "b"]).await;
         let query = format!("resourceVersion={first}&resourceVersionMatch=NotOlderThan&limit=1");
         let paged = world.get(&format!("{MAPS}?{query}")).await.ok();
         assert_eq!(names(&paged), ["a"]);

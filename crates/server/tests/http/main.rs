@@ -1,0 +1,18 @@
+//! Everything that goes over real HTTP: the wire contract, rule by rule, with both stores and both
+//! versions of HTTP; every limit at N and N + 1; hostile input; who is let in.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod definitions;
+mod discovery;
+mod encodings;
+mod hostile;
+mod limits;
+mod paging;
+mod requests;
+mod security;
+mod selectors;
+mod versions;
+mod watches;
+mod world;
+mod writes;
