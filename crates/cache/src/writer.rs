@@ -168,7 +168,7 @@ pub(crate) fn update(
 ) {
     // Allocates only if somebody is to be woken.
     let mut wakers = Vec::new();
-    let revision = {
+    {
         let mut state = shared.state.lock();
         let everyone = change(&mut state, shared);
         let segments = state.seal();
@@ -181,11 +181,11 @@ pub(crate) fn update(
         shared.settle(state.revision);
         state.cut(last);
         shared.gauges.store(&state.memory());
-        state.revision
-    };
+    }
     // Woken outside the locks: a waker may do anything.
     wakers.into_iter().for_each(Waker::wake);
-    shared.progress.wake(revision);
+    // Its own change may have been all that kept it from promising what the others have.
+    shared.progress.wake(shared.revision());
 }
 
 /// Marks the readers of the newest segments, or everyone.

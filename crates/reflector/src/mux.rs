@@ -236,6 +236,8 @@ impl Source for MuxSource {
             let from = from.parse().map_err(|_| Status::bad_request("no revision"))?;
             this.shared.started().await;
             let stream = this.shared.hub.lock().open(this.number, from)?;
+            // What the lane's cache may promise has moved with it: tell those who wait for that.
+            this.shared.progress.advance(this.shared.progress.revision());
             let (shared, number) = (this.shared.clone(), this.number);
             Ok(Box::pin(LaneEvents { shared, number, stream }) as Events)
         })

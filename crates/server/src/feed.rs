@@ -4,10 +4,10 @@
 //! happened since is replayed. So a client that was cut off by the restart may go on from where it
 //! was.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -32,31 +32,45 @@ pub(crate) struct Feed {
     seed: u64,
     replay: Arc<Replay>,
     drivers: Mutex<HashMap<ResourceName, AbortHandle>>,
-    follower: AbortHandle,
+    follower: OnceLock<AbortHandle>,
 }
 
 /// What is told of the beginning.
 struct Replay {
+    /// Where it begins: as far back as the store remembered at the start.
+    base: Revision,
     /// The caches that were there when the server started; the replay goes at their pace.
     caches: Mutex<Vec<Cache>>,
+    /// Those of them that have not been read at the beginning yet. Whoever comes later, or has to
+    /// read again, begins with the present.
+    unread: Mutex<HashSet<ResourceName>>,
     /// Everything from before the start has reached them.
     done: AtomicBool,
 }
 
 impl Feed {
-    /// Starts following the store. Resources are opened after it.
-    pub(crate) fn start(
+    /// Everything that follows the store. Open what is there at the start, then [`Feed::begin`].
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         catalog: Arc<Catalog>,
         history: HistoryLimits,
         seed: u64,
     ) -> Self {
-        let caches = Mutex::default();
-        let replay = Arc::new(Replay { caches, done: AtomicBool::new(false) });
+        let replay = Arc::new(Replay {
+            base: store.oldest(),
+            caches: Mutex::default(),
+            unread: Mutex::default(),
+            done: AtomicBool::new(false),
+        });
         let upstream = FromStore { store, catalog, replay: replay.clone() };
         let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
-        let follower = tokio::spawn(mux.clone().run(seed)).abort_handle();
-        Self { mux, history, seed, replay, drivers: Mutex::default(), follower }
+        let (drivers, follower) = (Mutex::default(), OnceLock::new());
+        Self { mux, history, seed, replay, drivers, follower }
+    }
+
+    /// Starts to follow: from here on the store's history is replayed into the caches.
+    pub(crate) fn begin(&self) {
+        self.follower.get_or_init(|| tokio::spawn(self.mux.clone().run(self.seed)).abort_handle());
     }
 
     /// A cache of a resource that is kept in step until it is closed.
@@ -65,8 +79,9 @@ impl Feed {
         let (history, seed) = (self.history, self.seed);
         let config = Config { history, indexes: Vec::new(), seed, lane: Some(lane) };
         let (writer, cache) = Cache::new(config);
-        if !self.replay.done.load(Ordering::Acquire) {
+        if self.follower.get().is_none() {
             self.replay.caches.lock().push(cache.clone());
+            self.replay.unread.lock().insert(resource.into());
         }
         let settings = Settings { strategy: Strategy::Pages, ..Settings::default() };
         let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
@@ -92,7 +107,9 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.follower.abort();
+        if let Some(follower) = self.follower.get() {
+            follower.abort();
+        }
         self.drivers.lock().values().for_each(AbortHandle::abort);
     }
 }
@@ -108,8 +125,8 @@ impl Upstream for FromStore {
     /// Where following begins: as far back as the store remembers, until that has been replayed.
     fn current(&self) -> BoxFuture<Result<Revision, Failure>> {
         if !self.replay.done.load(Ordering::Acquire) {
-            let oldest = self.store.oldest();
-            return Box::pin(async move { Ok(oldest) });
+            let begin = self.replay.base.max(self.store.oldest());
+            return Box::pin(async move { Ok(begin) });
         }
         let current = self.store.current();
         Box::pin(async move { current.await.map_err(failure) })
@@ -121,11 +138,14 @@ impl Upstream for FromStore {
         request: ListRequest,
         meter: Meter,
     ) -> BoxFuture<Result<Page, Failure>> {
-        let begin = self.current();
-        let (store, resource) = (self.store.clone(), resource.clone());
+        let (store, replay, resource) = (self.store.clone(), self.replay.clone(), resource.clone());
         Box::pin(async move {
             let (at, after) = match &request.at {
-                ListAt::Latest | ListAt::Cached => (begin.await?, None),
+                ListAt::Latest | ListAt::Cached => {
+                    let early = replay.unread.lock().remove(&(&resource).into());
+                    let now = store.current().await.map_err(failure)?;
+                    (if early { replay.base } else { now }, None)
+                }
                 ListAt::Exact(version) => (version.parse().map_err(no_token)?, None),
                 ListAt::Continue(token) => read_token(token)?,
             };

@@ -134,3 +134,5 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const READY_POLL: Duration = Duration::from_millis(2);
 /// Bytes that the kernel takes for a connection before the client has room for them.
 pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+/// Definitions that are read from the store at a time.
+pub(crate) const DEFINITIONS_PAGE: usize = 100;

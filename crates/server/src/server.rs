@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use masthead_cache::HistoryLimits;
-use masthead_store::{Store, StoreError};
+use masthead_store::{Range, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -18,12 +18,14 @@ use crate::app::App;
 use crate::authn::Tokens;
 use crate::catalog::Catalog;
 use crate::connections::Connections;
+use crate::definitions;
 use crate::feed::Feed;
 use crate::flights::{Clock, Flights};
 use crate::housekeeping::Housekeeping;
-use crate::limits::{Limits, READY_POLL};
+use crate::limits::{CUSTOM_RESOURCES_MAX, DEFINITIONS_PAGE, Limits, READY_POLL};
 use crate::metrics::{Metrics, WatchCounters};
 use crate::reads::Reads;
+use crate::resources::Kind;
 use crate::writes::Writes;
 
 /// How a server is set up.
@@ -100,13 +102,17 @@ impl Server {
         let (clock, limits) = (Clock::start(), Arc::new(limits));
         let seed = getrandom::u64().unwrap_or(0);
         let catalog = Arc::new(Catalog::new());
-        let feed = Arc::new(Feed::start(store.clone(), catalog.clone(), history, seed));
+        for kind in stored_definitions(&*store, &catalog).await? {
+            catalog.put(Arc::new(kind));
+        }
+        let feed = Arc::new(Feed::new(store.clone(), catalog.clone(), history, seed));
         let flights = Flights::new(limits.clone());
         let reads = Arc::new(Reads::new(store.clone(), flights.clone()));
         for kind in catalog.now().iter() {
             let cache = feed.open(&kind.resource);
             reads.open(&kind.resource, cache, WatchCounters::default());
         }
+        feed.begin();
         let writes = Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone()));
         let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
         let (defined, defined_up_to) = watch::channel(0);
@@ -166,6 +172,30 @@ impl Server {
         self.app.flights.end_all();
         let _ = self.serving.await;
         self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// What the definitions in the store define, so that their objects are followed from the beginning.
+async fn stored_definitions(store: &dyn Store, catalog: &Catalog) -> Result<Vec<Kind>, StoreError> {
+    let kinds = catalog.now();
+    let group = "apiextensions.k8s.io";
+    let definitions =
+        &kinds.stored(group, "customresourcedefinitions").expect("is built in").resource;
+    let (at, mut after, mut found) = (store.current().await?, None, Vec::new());
+    loop {
+        let resource = definitions.into();
+        let page = store.range(Range { resource, after, limit: DEFINITIONS_PAGE, at }).await?;
+        for value in &page.values {
+            let members = serde_json::from_slice(value.body()).ok();
+            let kind = members.and_then(|it| definitions::read(&it).ok());
+            let known = |kind: &Kind| kinds.stored(kind.resource.group(), kind.resource.plural());
+            found.extend(kind.filter(|it| known(it).is_none()));
+        }
+        after = page.next;
+        if after.is_none() {
+            found.truncate(CUSTOM_RESOURCES_MAX);
+            return Ok(found);
+        }
     }
 }
 

@@ -178,8 +178,9 @@ impl WatchStream {
         if !shutdown && Instant::now() < self.deadline {
             ready!(self.alarm.as_mut().poll(cx));
         }
-        let progress = cursor.progress().filter(|_| self.bookmarks);
-        if shutdown || Instant::now() >= self.deadline {
+        let over = Instant::now() >= self.deadline;
+        let progress = cursor.progress().filter(|_| self.bookmarks && (shutdown || !over));
+        if shutdown || over {
             self.state = State::Ended;
         } else {
             self.set_alarm();

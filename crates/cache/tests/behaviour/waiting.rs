@@ -65,3 +65,23 @@ fn a_write_to_one_resource_moves_what_the_caches_of_others_promise() {
     progress.advance(Revision(12));
     assert_eq!((secrets.revision(), pods.revision()), (Revision(10), Revision(12)));
 }
+
+#[test]
+fn a_wait_ends_when_the_cache_applies_the_last_change_that_it_was_behind() {
+    let progress = Progress::new();
+    let lane = Lane::new(&progress);
+    let config = Config { lane: Some(lane.clone()), ..Config::default() };
+    let (mut writer, cache) = Cache::new(config);
+    writer.replace(Vec::new(), Revision(10), Time(0)).unwrap();
+    lane.route(Revision(10));
+    // A change of this cache at 11 and one of another at 12 are handed out together.
+    lane.route(Revision(11));
+    progress.advance(Revision(12));
+    let (wakeups, waker) = Wakes::new();
+    let mut wait = pin!(cache.wait_for(Revision(12)));
+    let mut cx = Context::from_waker(&waker);
+    assert!(wait.as_mut().poll(&mut cx).is_pending(), "11 has not been applied");
+    writer.apply([put(pod("a", "", 11))], Time(1));
+    assert_eq!((cache.revision(), wakeups.count()), (Revision(12), 1), "nobody else wakes it");
+    assert!(wait.as_mut().poll(&mut cx).is_ready());
+}

@@ -1,0 +1,11 @@
+//! Real processes: `masthead serve` under kill -9, and the clients that people use.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod crash;
+mod http;
+mod kube_rs;
+mod kubectl;
+mod python;
+mod serve;
+mod server;

@@ -1,0 +1,105 @@
+//! `masthead serve` as a command: what it refuses, how it is set up, how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use crate::http::Client;
+use crate::server::{Server, masthead};
+
+fn refused(arguments: &[&str]) -> String {
+    let Output { status, stderr, .. } = masthead(arguments).output().unwrap();
+    assert!(!status.success(), "{arguments:?}");
+    String::from_utf8(stderr).unwrap()
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let _first = Server::start(directory.path(), &[]);
+    let data = directory.path().to_str().unwrap();
+    let error = refused(&["serve", "--data-dir", data, "--listen", "127.0.0.1:0"]);
+    assert!(error.contains("in use") && error.contains(data), "{error}");
+}
+
+#[test]
+fn plain_http_is_refused_where_others_could_listen() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    let error = refused(&["serve", "--data-dir", data, "--insecure-http", "--listen", "0.0.0.0:0"]);
+    assert!(error.contains("loopback"), "{error}");
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    for (arguments, named) in [
+        (&["serve", "--listen", "nowhere"][..], "--listen"),
+        (&["serve", "--max-body-bytes", "3 apples"], "--max-body-bytes"),
+        (&["serve", "--stall-timeout", "soon"], "--stall-timeout"),
+        (&["serve", "--store", "tape"], "--store"),
+        (&["serve", "--tls-cert", "x"], "--tls-key"),
+        (&["serve", "--token-file", "/nonexistent"], "/nonexistent"),
+        (&["serve", "--config", "/nonexistent"], "/nonexistent"),
+        (&["serve", "--log", "a=b=c"], "--log"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().to_str().unwrap();
+        let arguments = [arguments, &["--data-dir", data]].concat();
+        let error = refused(&arguments);
+        assert!(error.contains(named), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn flags_count_more_than_the_environment_and_that_more_than_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("masthead.yaml");
+    std::fs::write(&file, "listen: from-file\nstore: from-file\nmax-watches: from-file\n").unwrap();
+    let path = file.to_str().unwrap();
+    let error = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = masthead(&[&["serve", "--config", path], arguments].concat());
+        let output = command.envs(environment.iter().copied()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error(&[], &[]).contains("from-file"));
+    let environment = [("MASTHEAD_LISTEN", "from-environment")];
+    assert!(
+        error(&["--store=memory", "--max-watches=1"], &environment).contains("from-environment")
+    );
+    let flags = ["--store=memory", "--max-watches=1", "--listen=from-flag"];
+    assert!(error(&flags, &environment).contains("from-flag"));
+    std::fs::write(&file, "listem: 1\n").unwrap();
+    assert!(error(&[], &[]).contains("\"listem\""), "a misspelt setting is named");
+}
+
+#[test]
+fn everything_secret_is_readable_by_its_user_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let credentials = std::fs::read_dir(directory.path().join("credentials")).unwrap();
+    let files = credentials.map(|it| it.unwrap().path()).chain([server.kubeconfig.clone()]);
+    for file in files {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+    assert!(server.url.starts_with("https://127.0.0.1:"));
+}
+
+#[test]
+fn a_server_that_is_stopped_ends_its_watches_with_a_last_bookmark() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--insecure-http"]);
+    let client = Client { address: server.address, token: server.token.clone() };
+    let (_, list) = client.ask("GET", "/api/v1/configmaps", "").unwrap();
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let path =
+        format!("/api/v1/configmaps?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
+    let mut watch = client.watch(&path).unwrap();
+    let body = r#"{"metadata":{"name":"a"}}"#;
+    client.ask("POST", "/api/v1/namespaces/default/configmaps", body).unwrap();
+    assert!(server.terminate().success());
+    assert_eq!(watch.next().unwrap().unwrap()["type"], "ADDED");
+    let bookmark = watch.next().unwrap().unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert_eq!(watch.next().unwrap(), None, "a clean end");
+}
