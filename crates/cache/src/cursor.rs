@@ -356,7 +356,8 @@ impl Cursor {
             at = at.max(view.tail);
         }
         let end = view.seq.min(at.saturating_add(SCAN_MAX - 1)) + 1;
-        let mut segment = view.history.segment_of(at);
+        let history = view.history();
+        let mut segment = history.segment_of(at);
         while at < end {
             let silently = planted::on("slow_cursor_dropped_silently");
             let Some(reading) = segment.take() else {
@@ -369,7 +370,7 @@ impl Cursor {
             if !self.see_segment(&reading, &mut at, end, batch, max) {
                 break;
             }
-            segment = view.history.after(&reading);
+            segment = history.after(&reading);
         }
         self.next = at;
         if at <= view.seq {

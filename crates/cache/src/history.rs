@@ -1,11 +1,11 @@
 //! The history window's storage: a ring of segments, shared by all readers.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use masthead_core::{Change, Object, Revision};
 
 use crate::limits::RING_MIN;
-use crate::sync::ArcCell;
+use crate::sync::{Arc, ArcCell};
 use crate::version::{Seq, Version};
 
 /// One change: the version that it made, and the one before. Both are held, so that whoever has the
@@ -97,7 +97,7 @@ impl Ring {
         &self.cells[number as usize & (self.cells.len() - 1)]
     }
 
-    fn get(&self, number: u64) -> Option<Arc<Segment>> {
+    pub(crate) fn get(&self, number: u64) -> Option<Arc<Segment>> {
         self.cell(number).get().filter(|segment| segment.number == number)
     }
 
@@ -105,24 +105,23 @@ impl Ring {
         self.cell(segment.number).set(Some(segment));
     }
 
-    pub(crate) fn clear(&self, segment: &Segment) {
-        self.cell(segment.number).set(None);
+    pub(crate) fn clear(&self, number: u64) {
+        self.cell(number).set(None);
     }
 }
 
-/// The segments that one view can see: numbers from `first` to before `end`.
-#[derive(Clone, Debug)]
+/// The segments that one view can see.
+#[derive(Debug)]
 pub(crate) struct History {
     pub(crate) ring: Arc<Ring>,
-    pub(crate) first: u64,
-    pub(crate) end: u64,
+    pub(crate) numbers: Range<u64>,
 }
 
 impl History {
     /// The segment that has a change, or `None` if it was overtaken. Most readers are near the head,
     /// so the search begins there.
     pub(crate) fn segment_of(&self, seq: Seq) -> Option<Arc<Segment>> {
-        let newest = self.ring.get(self.end.checked_sub(1)?)?;
+        let newest = self.ring.get(self.numbers.end.checked_sub(1)?)?;
         if newest.first <= seq {
             return Some(newest).filter(|segment| seq < segment.end());
         }
@@ -143,7 +142,7 @@ impl History {
         }
         let number =
             self.lowest(|segment| segment.end() > from && segment.last_revision() > revision)?;
-        if number == self.end {
+        if number == self.numbers.end {
             return Some(end);
         }
         let segment = self.ring.get(number)?;
@@ -155,7 +154,7 @@ impl History {
 
     /// The lowest number for which `is_it` holds; it holds for all above. `None` if overtaken.
     fn lowest(&self, is_it: impl Fn(&Segment) -> bool) -> Option<u64> {
-        let (mut low, mut high) = (self.first, self.end);
+        let Range { start: mut low, end: mut high } = self.numbers;
         while low < high {
             let middle = low + (high - low) / 2;
             if is_it(&*self.ring.get(middle)?) {

@@ -1,4 +1,5 @@
-//! Every bound of this crate, with its reason.
+//! Every bound of this crate, with its reason. Under shuttle, what grows begins small: its tests go
+//! through growth in a few steps.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ pub const HISTORY_BYTES: usize = 256 * 1024 * 1024;
 /// Default bound of the history window in time. Clients reconnect within minutes; kube-apiserver's
 /// etcd keeps five.
 pub const HISTORY_AGE: Duration = Duration::from_secs(15 * 60);
-/// Slots allocated at a time: 8 KiB.
-pub(crate) const SLOTS_PER_CHUNK: usize = 1024;
+/// Slots allocated at a time: 64 KiB.
+pub(crate) const SLOTS_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 1024 };
 /// Most changes in one segment of the history: what has left the window is freed by segments, so this
 /// bounds by how much memory lags behind the books.
 pub(crate) const SEGMENT_CHANGES_MAX: usize = 256;
 /// Smallest ring, grown by doubling: 2 KiB.
-pub(crate) const RING_MIN: usize = 256;
+pub(crate) const RING_MIN: usize = if cfg!(shuttle) { 2 } else { 256 };
 /// Smallest table of keys: 2 KiB.
-pub(crate) const TABLE_MIN: usize = 256;
+pub(crate) const TABLE_MIN: usize = if cfg!(shuttle) { 4 } else { 256 };
 /// Ring entries that one read looks at before it yields to others, matching or not: about 100 µs.
 pub const SCAN_MAX: u64 = 4096;
 /// Superseded views that may wait behind a pinned one before all of them are looked through.

@@ -7,7 +7,7 @@ use masthead_core::Revision;
 use crate::interest::InterestIndex;
 use crate::memory::Gauges;
 use crate::progress::{Lane, Progress, promise};
-use crate::sync::{ArcCell, AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{self, ArcCell, AtomicU64, Mutex, Ordering, fence};
 use crate::view::{Snapshot, View};
 use crate::window::State;
 
@@ -29,7 +29,7 @@ impl Shared {
     pub(crate) fn new(state: State, view: View, lane: Option<Arc<Lane>>, seed: u64) -> Self {
         Self {
             settled: AtomicU64::new(0),
-            view: ArcCell::new(Some(Arc::new(view))),
+            view: ArcCell::new(Some(sync::Arc::new(view))),
             interests: Mutex::new(InterestIndex::new(seed)),
             state: Mutex::new(state),
             gauges: Gauges::default(),
@@ -38,13 +38,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn view(&self) -> Arc<View> {
+    pub(crate) fn view(&self) -> sync::Arc<View> {
         self.view.get().expect("a view is always published")
     }
 
     /// Publishes a view and gives back the one before.
-    pub(crate) fn publish(&self, view: View) -> Arc<View> {
-        let before = self.view.swap(Some(Arc::new(view))).expect("a view is always published");
+    pub(crate) fn publish(&self, view: View) -> sync::Arc<View> {
+        let before =
+            self.view.swap(Some(sync::Arc::new(view))).expect("a view is always published");
         // Against readers that claim or pin and then look: one of the two sees the other.
         fence(Ordering::SeqCst);
         before

@@ -5,22 +5,23 @@
 
 #[cfg(not(shuttle))]
 mod real {
-    use std::sync::Arc;
     use std::task::Waker;
+
+    use super::Arc;
 
     pub(crate) use parking_lot::Mutex;
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
     /// A place for one shared value that one thread replaces and any thread reads without waiting.
     #[derive(Debug)]
-    pub(crate) struct ArcCell<T>(arc_swap::ArcSwapOption<T>);
+    pub(crate) struct ArcCell<T>(arc_swap::ArcSwapAny<Option<Arc<T>>>);
 
     /// What [`ArcCell::load`] gives: a look at the value without touching its count.
     pub(crate) type Loaded<T> = arc_swap::Guard<Option<Arc<T>>>;
 
     impl<T> ArcCell<T> {
         pub(crate) fn new(value: Option<Arc<T>>) -> Self {
-            Self(arc_swap::ArcSwapOption::new(value))
+            Self(arc_swap::ArcSwapAny::new(value))
         }
 
         pub(crate) fn load(&self) -> Loaded<T> {
@@ -57,8 +58,9 @@ mod real {
 
 #[cfg(shuttle)]
 mod real {
-    use std::sync::Arc;
     use std::task::Waker;
+
+    use super::Arc;
 
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -126,3 +128,5 @@ mod real {
 }
 
 pub(crate) use real::*;
+/// What stands in an [`ArcCell`]: with one count instead of two, since nothing here is held weakly.
+pub(crate) use triomphe::Arc;

@@ -1,16 +1,17 @@
 //! What is published to readers, and reading at one revision.
 
-use std::ops::Bound;
-use std::sync::Arc;
+use std::ops::{Bound, Range};
 
 use imbl::OrdMap;
 use masthead_core::{Object, ObjectKey, Revision, Selectors, planted};
 
 use crate::history::History;
 use crate::index::{IndexView, NAMESPACE_INDEX};
-use crate::sync::{AtomicU64, Ordering};
+use crate::past::Commons;
+use crate::slots::{KeyHead, Slots};
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::table::Table;
-use crate::version::{Seq, SlotId, Slots};
+use crate::version::{Seq, SlotId, Version};
 
 /// A state of the cache, published whole through one pointer.
 ///
@@ -33,8 +34,10 @@ pub(crate) struct View {
     pub(crate) keys: OrdMap<ObjectKey, SlotId>,
     pub(crate) table: Arc<Table>,
     pub(crate) slots: Slots,
-    pub(crate) history: History,
-    pub(crate) indexes: Arc<[IndexView]>,
+    pub(crate) commons: Arc<Commons>,
+    /// The numbers of the segments with its history.
+    pub(crate) segments: Range<u64>,
+    pub(crate) indexes: std::sync::Arc<[IndexView]>,
     /// The lowest sequence number that an exact snapshot of this view reads at.
     pub(crate) exact: AtomicU64,
 }
@@ -89,13 +92,19 @@ impl Snapshot {
     /// Looks at the object with this key text where it stands: a read without a reference count.
     pub fn read<T>(&self, key: &str, look: impl FnOnce(&Object) -> T) -> Option<T> {
         let view = &*self.view;
+        let head = KeyHead::new(key);
         let mut look = Some(look);
-        view.table.find(view.table.hash(key), |slot| {
-            let seen = view.slots.with_version_at(slot, self.seq, |version| {
-                let look = look.take_if(|_| version.has_key(key))?;
-                Some(version.live().map(look))
-            });
-            seen.flatten()
+        view.table.find(view.table.hash(key), |id| {
+            let slot = view.slots.get(id)?;
+            slot.look(&head, key, |newest| {
+                let look = look.take()?;
+                // Read after `newest` was: if it is not too new, neither is that, and they are the same.
+                let stamp = slot.stamp();
+                if stamp.seq <= self.seq {
+                    return Some((!stamp.gone).then(|| look(&newest.object)));
+                }
+                view.commons.look_at(newest, self.seq, |version| version.live().map(look))
+            })
         })?
     }
 
@@ -199,18 +208,24 @@ impl Snapshot {
     }
 
     fn object_in(&self, slot: SlotId) -> Option<Object> {
-        self.view.slots.with_version_at(slot, self.seq, |version| version.live().cloned())?
+        self.look_at(slot, |version| version.live().cloned())
     }
 
     fn object_at(&self, slot: SlotId, places: &[Place<'_>]) -> Option<Object> {
-        self.view.slots.with_version_at(slot, self.seq, |version| {
+        self.look_at(slot, |version| {
             let fits = places.iter().all(|place| match place {
                 Place::Namespace(namespace) => version.key().namespace() == *namespace,
                 Place::Value(number, id) => version.terms.contains(&(*number, *id)),
                 Place::Nowhere => false,
             });
             version.live().filter(|_| fits).cloned()
-        })?
+        })
+    }
+
+    /// Looks at what the snapshot sees of a slot.
+    fn look_at<T>(&self, slot: SlotId, look: impl FnOnce(&Version) -> Option<T>) -> Option<T> {
+        let newest = self.view.slots.get(slot)?.newest.load();
+        self.view.commons.look_at(newest.as_ref()?, self.seq, look)?
     }
 }
 
@@ -233,6 +248,12 @@ fn intersect(found: Vec<SlotId>, set: impl Iterator<Item = SlotId>) -> Vec<SlotI
 }
 
 impl View {
+    /// Its history, as far as it is still there.
+    pub(crate) fn history(&self) -> History {
+        let ring = self.commons.ring.get().expect("there is always a ring");
+        History { ring, numbers: self.segments.clone() }
+    }
+
     /// The first change that a revision can name, and the one behind the last.
     fn named(&self) -> (Seq, Seq) {
         (self.tail.max(self.barrier + 1), self.seq + 1)
@@ -241,7 +262,7 @@ impl View {
     /// The first change above a revision; `None` if the history moved during the search.
     pub(crate) fn first_after(&self, revision: Revision) -> Option<Seq> {
         let (first, end) = self.named();
-        self.history.first_after(first, end, revision)
+        self.history().first_after(first, end, revision)
     }
 
     /// Makes an exact snapshot keep what it reads: the writer asks for the lowest before it cuts.

@@ -1,24 +1,26 @@
 //! The writer's state: what is there, and what is in the window.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use imbl::OrdMap;
-use masthead_core::{Object, ObjectKey, Revision, Time};
+use masthead_core::{Object, ObjectKey, Revision, Time, planted};
 
-use crate::history::{Entry, History, Ring, Segment};
+use crate::history::{Entry, Ring, Segment};
 use crate::index::{Index, IndexState, IndexValues, IndexView};
 use crate::limits::{
     HISTORY_AGE, HISTORY_BYTES, HISTORY_CHANGES, SEGMENT_CHANGES_MAX, VIEWS_BETWEEN_SWEEPS,
 };
 use crate::memory::Memory;
-use crate::sync::AtomicU64;
-use crate::table::{TABLE_BYTES_PER_KEY, Table};
-use crate::version::{Seq, SlotId, Slots, Step, Term, Terms, VERSION_BYTES, Version};
+use crate::past::{Commons, Kept};
+use crate::slots::{Slots, Stamp};
+use crate::sync::{Arc, AtomicU64};
+use crate::table::Table;
+use crate::version::{Place, Seq, SlotId, Step, Term, Terms, VERSION_BYTES, Version};
 use crate::view::View;
 
 mod cut;
+mod keys;
 mod reindex;
 
 use cut::Retained;
@@ -42,10 +44,6 @@ impl Default for HistoryLimits {
 
 /// Bytes of a change in its segment besides the states that it keeps.
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Bytes of a key: its slot, the writer's copy of it, its words in the table, and its entry of the
-/// ordered keys at the fill of two thirds that random insertion gives.
-const KEY_BYTES: usize =
-    2 * size_of::<usize>() + TABLE_BYTES_PER_KEY + size_of::<(ObjectKey, SlotId)>() * 3 / 2;
 
 /// Everything that only the writer touches.
 #[derive(Debug)]
@@ -59,12 +57,13 @@ pub(crate) struct State {
     pub(crate) barrier: Seq,
     pub(crate) epoch: u32,
     pub(crate) keys: OrdMap<ObjectKey, SlotId>,
+    commons: Arc<Commons>,
     table: Arc<Table>,
     /// Words of the table that are taken or were.
     table_used: usize,
     slots: Slots,
-    /// What stands in the slots, for the writer, who need not look through the readers' cells.
-    newest: Vec<Option<Arc<Version>>>,
+    /// Slots that have been given out, ever.
+    slots_used: usize,
     free: Vec<SlotId>,
     ring: Arc<Ring>,
     /// The segments in the ring, oldest first, of which those before `cut` are dealt with.
@@ -76,7 +75,7 @@ pub(crate) struct State {
     /// Changes that are not published yet.
     pub(crate) unsealed: Vec<Entry>,
     pub(crate) indexes: Vec<IndexState>,
-    index_views: Arc<[IndexView]>,
+    index_views: std::sync::Arc<[IndexView]>,
     /// When the changes up to a sequence number were applied.
     times: VecDeque<(Time, Seq)>,
     /// Views that were published and may still be held, oldest first.
@@ -84,6 +83,8 @@ pub(crate) struct State {
     sweep_at: usize,
     /// By the sequence number of a view that needs them.
     retained: BTreeMap<Seq, Vec<Retained>>,
+    /// The same, as readers find them.
+    kept: Kept,
     pub(crate) memory: Memory,
     scratch: IndexValues,
     terms: Vec<Term>,
@@ -91,6 +92,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(limits: HistoryLimits, indexes: Vec<Index>, seed: u64) -> Self {
+        let ring = Arc::new(Ring::new(0));
         Self {
             limits,
             seed,
@@ -101,23 +103,25 @@ impl State {
             barrier: 0,
             epoch: 0,
             keys: OrdMap::new(),
+            commons: Arc::new(Commons::new(ring.clone())),
             table: Arc::new(Table::new(seed, 0)),
             table_used: 0,
             slots: Slots::default(),
-            newest: Vec::new(),
+            slots_used: 0,
             free: Vec::new(),
-            ring: Arc::new(Ring::new(0)),
+            ring,
             segments: VecDeque::new(),
             next_segment: 0,
             tail_segment: 0,
             cut: 1,
             unsealed: Vec::new(),
             indexes: indexes.into_iter().map(|index| IndexState::new(index, seed)).collect(),
-            index_views: Arc::new([]),
+            index_views: std::sync::Arc::new([]),
             times: VecDeque::new(),
             views: VecDeque::new(),
             sweep_at: VIEWS_BETWEEN_SWEEPS,
             retained: BTreeMap::new(),
+            kept: Kept::new(),
             memory: Memory::default(),
             scratch: IndexValues::default(),
             terms: Vec::new(),
@@ -144,29 +148,20 @@ impl State {
             keys: self.keys.clone(),
             table: self.table.clone(),
             slots: self.slots.clone(),
-            history: self.history(),
+            commons: self.commons.clone(),
+            segments: self.first_segment() + self.tail_segment as u64..self.next_segment,
             indexes: self.index_views.clone(),
             exact: AtomicU64::new(Seq::MAX),
         }
     }
 
-    /// The newest version of a key.
-    pub(crate) fn find(&self, key: &ObjectKey) -> Option<Arc<Version>> {
-        self.table.find(self.table.hash(key.as_str()), |slot| {
-            self.newest[slot as usize]
-                .as_ref()
-                .filter(|version| version.has_key(key.as_str()))
-                .cloned()
-        })
-    }
-
     /// The newest versions of the objects that are there, in the order of their keys.
     pub(crate) fn live_versions(&self) -> impl Iterator<Item = Arc<Version>> + '_ {
-        let newest = self.keys.values().filter_map(|slot| self.newest[*slot as usize].clone());
+        let newest = self.keys.values().filter_map(|slot| self.newest(*slot));
         newest.filter(|version| !version.gone)
     }
 
-    /// Puts a version on top of a key's others. Readers do not see it before the next view.
+    /// Puts a version on top of a key's others.
     pub(crate) fn push(&mut self, older: Option<Arc<Version>>, object: Object, step: Step) {
         let slot = older.as_ref().map_or_else(|| self.take_slot(object.key()), |older| older.slot);
         let old = older.as_ref().map_or(&Terms::NONE, |older| &older.terms);
@@ -175,20 +170,22 @@ impl State {
             self.indexes[index as usize].enter(value, slot);
         }
         self.head += 1;
-        let version = Version::new(self.head, slot, object, older.clone(), terms, step);
-        let entry = Entry { version: Arc::new(version), older };
+        let segment = self.next_segment + (self.unsealed.len() / SEGMENT_CHANGES_MAX) as u64;
+        let place = Place { seq: self.head, segment, slot };
+        let version = Arc::new(Version::new(place, object, terms, step));
+        self.slot(slot).set_stamp(Stamp { seq: self.head, gone: step.gone });
+        let entry = Entry { version, older };
         self.count(&entry);
-        self.set_newest(slot, Some(entry.version.clone()));
+        // What was before is found through the ring, where it is not yet. A new key has nothing before.
+        if entry.older.is_none() || planted::on("shown_before_sealed") {
+            self.show(&entry.version);
+        }
         self.unsealed.push(entry);
         self.revision = self.revision.max(step.revision);
     }
 
-    fn set_newest(&mut self, slot: SlotId, version: Option<Arc<Version>>) {
-        self.newest[slot as usize].clone_from(&version);
-        self.slots.cell(slot).set(version);
-    }
-
-    /// Makes segments of the changes since the last ones and says how many.
+    /// Makes segments of the changes since the last ones, lets readers find their versions, and says
+    /// how many segments.
     pub(crate) fn seal(&mut self) -> usize {
         let mut unsealed = std::mem::take(&mut self.unsealed);
         let before = self.segments.len();
@@ -197,7 +194,13 @@ impl State {
             self.seal_one(unsealed.drain(..count).collect());
         }
         self.unsealed = unsealed;
-        self.segments.len() - before
+        let sealed = self.segments.len() - before;
+        for Entry { version, older } in self.newest_changes(sealed) {
+            if older.is_some() && self.slot(version.slot).stamp().seq == version.seq {
+                self.show(version);
+            }
+        }
+        sealed
     }
 
     fn seal_one(&mut self, changes: Box<[Entry]>) {
@@ -205,6 +208,7 @@ impl State {
             let ring = Ring::new(self.ring.len() * 2);
             self.segments.iter().for_each(|segment| ring.put(segment.clone()));
             self.ring = Arc::new(ring);
+            self.commons.ring.set(Some(self.ring.clone()));
         }
         let segment = Arc::new(Segment::new(self.next_segment, changes));
         self.next_segment += 1;
@@ -218,11 +222,15 @@ impl State {
         newest.flat_map(|segment| &segment.entries)
     }
 
-    /// The segments with changes in the window. Those before them may be gone at any moment.
-    fn history(&self) -> History {
-        let end = self.next_segment;
-        let first = end - (self.segments.len() - self.tail_segment) as u64;
-        History { ring: self.ring.clone(), first, end }
+    /// The number of the first segment in the ring.
+    fn first_segment(&self) -> u64 {
+        self.next_segment - self.segments.len() as u64
+    }
+
+    /// What a change in the segments says was before a version.
+    fn before(&self, version: &Version) -> Option<Arc<Version>> {
+        let at = usize::try_from(version.segment.checked_sub(self.first_segment())?).ok()?;
+        self.segments.get(at)?.get(version.seq)?.older.clone()
     }
 
     fn terms(&mut self, object: &Object, old: &Terms) -> Terms {
@@ -251,41 +259,6 @@ impl State {
             memory.bodies += version.body_bytes();
             memory.heads += version.head_bytes();
         }
-    }
-
-    fn take_slot(&mut self, key: &ObjectKey) -> SlotId {
-        if self.table_used >= self.table.limit() {
-            self.grow_table();
-        }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            if self.newest.len() == self.slots.capacity() {
-                self.slots.grow();
-            }
-            self.newest.push(None);
-            SlotId::try_from(self.newest.len() - 1).expect("fewer than 2^32 keys")
-        });
-        let fresh = self.table.insert(self.table.hash(key.as_str()), slot);
-        self.table_used += usize::from(fresh);
-        self.keys.insert(key.clone(), slot);
-        self.memory.heads += KEY_BYTES;
-        slot
-    }
-
-    fn grow_table(&mut self) {
-        let table = Table::new(self.seed, self.keys.len() + 1);
-        for (key, slot) in &self.keys {
-            table.insert(table.hash(key.as_str()), *slot);
-        }
-        self.table_used = self.keys.len();
-        self.table = Arc::new(table);
-    }
-
-    fn free_slot(&mut self, key: &ObjectKey, slot: SlotId) {
-        self.table.remove(self.table.hash(key.as_str()), slot);
-        self.keys.remove(key);
-        self.set_newest(slot, None);
-        self.free.push(slot);
-        self.memory.heads -= KEY_BYTES;
     }
 
     /// Moves the tail to where the limits want it. Nothing is cut yet: that waits for publication.
@@ -328,7 +301,13 @@ impl State {
 
     /// Leaves the newest change out of the history.
     pub(crate) fn forget_newest(&mut self) {
-        self.memory.history -= self.unsealed.pop().as_ref().map_or(0, entry_bytes);
+        if let Some(entry) = self.unsealed.pop() {
+            self.memory.history -= entry_bytes(&entry);
+            // Only now and then: a list that names an object twice.
+            if entry.older.is_some() {
+                self.show(&entry.version);
+            }
+        }
         self.tail = self.head + 1;
         self.cut = self.tail;
     }

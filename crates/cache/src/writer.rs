@@ -1,6 +1,5 @@
 //! The one way to change a cache.
 
-use std::sync::Arc;
 use std::task::Waker;
 
 use masthead_core::{Cause, Change, Mutation, Object, Revision, Time, planted};
@@ -8,14 +7,14 @@ use masthead_core::{Cause, Change, Mutation, Object, Revision, Time, planted};
 use crate::Cache;
 use crate::history::Entry;
 use crate::shared::Shared;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use crate::version::{Step, Version};
 use crate::window::State;
 
 /// Changes a cache. There is one for each cache, and it is not cloned: see [`Cache::new`].
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    shared: std::sync::Arc<Shared>,
 }
 
 /// What became of a batch.
@@ -38,7 +37,7 @@ pub struct OlderThanCache {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: std::sync::Arc<Shared>) -> Self {
         Self { shared }
     }
 
@@ -159,7 +158,7 @@ impl Writer {
     }
 }
 
-/// The publication protocol. The order is what readers rely on: slots and ring first, then the view,
+/// The publication protocol. The order is what readers rely on: the ring, then the slots, then the view,
 /// then marks, then the settled revision, and only then is anything cut.
 pub(crate) fn update(
     shared: &Shared,

@@ -148,6 +148,88 @@ fn exact_snapshots_are_pinned() {
     reader.join().unwrap();
 }
 
+/// A held snapshot shows the same while what it sees is superseded, leaves the window and is kept.
+fn held_snapshots_outlive_the_window() {
+    let (mut writer, cache) = cache(1);
+    let reader = thread::spawn(move || {
+        let snapshot = cache.snapshot();
+        let look = || {
+            let rv = |key| snapshot.get_str(key).map(|object| object.revision().0);
+            let listed: Vec<u64> = snapshot.iter().map(|object| object.revision().0).collect();
+            (rv("ns/a"), rv("ns/b"), listed)
+        };
+        let first = look();
+        assert!(first.0.is_some() && first.1.is_some(), "a state is missing: {first:?}");
+        for _ in 0..2 {
+            assert_eq!(look(), first, "one snapshot, two states");
+        }
+    });
+    writer.apply([put("a", 2)], Time(0));
+    writer.apply([put("b", 3), put("a", 4)], Time(0));
+    writer.apply([put("a", 5)], Time(0));
+    writer.apply([put("b", 6)], Time(0));
+    reader.join().unwrap();
+}
+
+/// Readers of old and new snapshots find what is theirs while table, slots and ring grow.
+fn growth_disturbs_nobody() {
+    let (mut writer, cache) = cache(100);
+    let reader = thread::spawn(move || {
+        let held = cache.snapshot();
+        let seen = held.len();
+        for _ in 0..2 {
+            let now = cache.snapshot();
+            assert_eq!(now.iter().count(), now.len(), "a key is missing");
+            for name in ["ns/a", "ns/b", "ns/c", "ns/d", "ns/e"].iter().take(now.len()) {
+                assert!(now.get_str(name).is_some(), "{name} is missing");
+            }
+            assert_eq!((held.len(), held.iter().count()), (seen, seen));
+            assert_eq!(held.get_str("ns/e").is_some(), seen == 5);
+        }
+        let mut cursor =
+            cache.subscribe(Interest::all(), From::After(Revision(1)), Gaps::End).unwrap();
+        let mut batch = Batch::default();
+        let mut next = 2;
+        while cursor.try_read(&mut batch, 8).unwrap() {
+            for event in &batch.events {
+                assert_eq!(event.revision.0, next, "a gap");
+                next += 1;
+            }
+        }
+    });
+    for (rv, name) in (2..).zip(["c", "d", "a", "e"]) {
+        writer.apply([put(name, rv)], Time(0));
+    }
+    reader.join().unwrap();
+}
+
+/// A slot that is given to another key shows nobody a stranger, and hides nothing.
+fn slots_change_hands_unnoticed() {
+    let (mut writer, cache) = cache(1);
+    let reader = thread::spawn(move || {
+        for _ in 0..3 {
+            let snapshot = cache.snapshot();
+            let names: Vec<String> =
+                snapshot.iter().map(|object| object.key().name().to_owned()).collect();
+            for name in ["a", "b", "c"] {
+                let found = snapshot.get_str(&format!("ns/{name}"));
+                assert_eq!(
+                    found.is_some(),
+                    names.iter().any(|it| it == name),
+                    "{name} of {names:?}"
+                );
+                assert!(found.is_none_or(|object| object.key().name() == name), "a stranger");
+            }
+        }
+    });
+    let delete =
+        Mutation::Delete { revision: Revision(2), key: pod("b", 1).key().clone(), last: None };
+    writer.apply([delete], Time(0));
+    writer.apply([put("a", 3)], Time(0));
+    writer.apply([put("c", 4)], Time(0));
+    reader.join().unwrap();
+}
+
 /// Waiting for a revision ends when it is there.
 fn no_wait_is_forgotten() {
     let (mut writer, cache) = cache(100);
@@ -224,6 +306,9 @@ under_all_interleavings! {
     no_bookmark_runs_ahead,
     the_overtaken_are_told,
     exact_snapshots_are_pinned,
+    held_snapshots_outlive_the_window,
+    growth_disturbs_nobody,
+    slots_change_hands_unnoticed,
     no_wait_is_forgotten,
     the_first_list_reaches_those_who_wait,
     coming_and_going_disturbs_nobody,
@@ -234,10 +319,12 @@ under_all_interleavings! {
 #[test]
 fn planted_races_are_caught() {
     use masthead_core::planted;
-    let races: [(&'static str, fn()); 3] = [
+    let races: [(&'static str, fn()); 5] = [
         ("lost_wakeup", no_wakeup_is_lost),
         ("torn_publish", no_read_is_torn),
         ("bookmark_before_mark", no_bookmark_runs_ahead),
+        ("shown_before_sealed", held_snapshots_outlive_the_window),
+        ("kept_too_late", held_snapshots_outlive_the_window),
     ];
     for (bug, body) in races {
         let hook = std::panic::take_hook();

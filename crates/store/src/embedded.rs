@@ -7,8 +7,8 @@
 //! An index of the log is in memory: some 200 bytes a change.
 //!
 //! A commit writes its group to the log, waits for the disk, and shows it. Nothing else has to be
-//! durable for it. Two threads do this: one decides and encodes the next group while the other waits
-//! for the disk with the one before.
+//! durable for it. Two threads do this: one decides and encodes what comes next while the other waits
+//! for the disk; all that is decided by then is the next group.
 //!
 //! # Why not everything in the tree
 //!
@@ -30,7 +30,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
 use masthead_core::{ObjectKey, Revision};
@@ -46,6 +45,7 @@ mod base;
 mod committer;
 mod decider;
 mod directory;
+mod handover;
 mod keeper;
 mod log;
 mod queue;
@@ -64,6 +64,7 @@ use committer::Committer;
 use decider::Decider;
 use directory::Directory;
 pub use directory::OpenError;
+use handover::Handover;
 use keeper::{Bell, Keeper};
 use log::{LogWriter, MakeMedia};
 use queue::Queue;
@@ -109,17 +110,14 @@ impl EmbeddedStore {
     fn start(shared: Arc<Shared>, log: LogWriter) -> io::Result<Self> {
         let (readers, threads) = Readers::start(&shared)?;
         let (queue, keeper) = (Arc::<Queue>::default(), Arc::<Bell>::default());
-        let spare = Arc::default();
-        // Without room: a group is handed over when the one before is done, and gathers until then.
-        let (hand_over, groups) = sync_channel(0);
-        let decider = Decider::new(shared.clone(), queue.clone(), hand_over, Arc::clone(&spare));
+        let handover = Arc::<Handover>::default();
+        let decider = Decider::new(shared.clone(), queue.clone(), handover.clone());
         let committer = Committer {
             shared: shared.clone(),
-            groups,
-            log,
             queue: queue.clone(),
+            handover,
+            log,
             keeper: keeper.clone(),
-            spare,
         };
         let folding = Keeper { shared: shared.clone(), queue: queue.clone(), bell: keeper.clone() };
         // From here on a failure drops the store, which ends what has been started.

@@ -44,10 +44,10 @@ pub const KEEP_BYTES: u64 = 256 * 1024 * 1024;
 /// What a log entry counts as history beside the bytes that it superseded, so that a log of nothing
 /// but creations is bounded too: revision, time, links and two names.
 pub const LOG_ENTRY_BYTES: usize = 128;
-/// Size at which a file of the log is followed by a new one: what has to be checked whole when the
-/// store is opened (40 ms), and the grain in which space comes back.
-pub const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Bytes of log above which its oldest changes are folded into the base, however young: 16 files.
+/// Size at which a file of the log is followed by a new one: what has to be read and checked whole when
+/// the store is opened (10 ms), and the grain in which space comes back. A new file costs a millisecond.
+pub const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of log above which its oldest changes are folded into the base, however young: 64 files.
 pub const LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Changes above which the oldest are folded into the base, however young. Their index is about 200
 /// bytes each, 26 MB, and half a microsecond each when the store is opened.
@@ -61,8 +61,9 @@ pub const FOLD_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const KEEP_CHECK_MIN: Duration = Duration::from_millis(10);
 /// See [`KEEP_CHECK_MIN`].
 pub const KEEP_CHECK_MAX: Duration = Duration::from_secs(30);
-/// Capacity that the buffer for a group's records keeps: 64 pods of 9.4 KB are 0.6 MB.
-pub const ENCODE_BUFFER_BYTES: usize = 1024 * 1024;
+/// States of objects that are remembered from decisions before they are looked through for those that
+/// have arrived: two groups of 64 writers. There are more only while more is on its way.
+pub const AHEAD_STATES_MAX: usize = 128;
 /// Threads that read from disk: a long range leaves one for the others.
 pub const READERS: usize = 2;
 /// Most reads that wait for a thread. At 5 ms for a page of 1000 pods, 256 of them are a second.

@@ -1,11 +1,11 @@
 //! What leaves the window: cut, unless a snapshot still sees it.
 
-use std::sync::Arc;
+use masthead_core::planted;
 
 use super::{State, kept};
 use crate::history::Entry;
 use crate::limits::VIEWS_BETWEEN_SWEEPS;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use crate::version::{Seq, SlotId, Terms, Version};
 use crate::view::View;
 
@@ -28,18 +28,27 @@ impl State {
             return;
         }
         let pins = self.pins();
+        let first = self.first_segment();
         while self.cut < self.tail {
-            let segment = self.segments.front().expect("what is cut is in the first segment");
-            let (entry, end) = (segment.get(self.cut).cloned(), segment.end());
-            self.cut_older(&entry.expect("segments are cut in order"), &pins);
-            self.cut += 1;
-            if self.cut == end {
-                let segment = self.segments.pop_front().expect("it was there");
+            let segment =
+                self.segments.front().expect("what is cut is in the first segment").clone();
+            for entry in segment.between(self.cut, self.tail) {
+                self.cut += 1;
+                self.cut_older(entry, &pins);
+            }
+            if self.cut == segment.end() {
+                self.segments.pop_front();
                 self.tail_segment -= 1;
-                self.ring.clear(&segment);
             }
         }
         self.release(&pins);
+        let gone = first..self.first_segment();
+        if planted::on("kept_too_late") {
+            gone.clone().for_each(|number| self.ring.clear(number));
+        }
+        // What snapshots see of the changes is kept before the changes go.
+        self.show_kept();
+        gone.for_each(|number| self.ring.clear(number));
     }
 
     /// Forgets the views that nobody holds any more. Those in the middle only now and then.
@@ -63,22 +72,22 @@ impl State {
         held.collect()
     }
 
-    /// Takes what stood before a change out of the key's chain, unless a snapshot sees it.
+    /// Gives up what stood before a change, unless a snapshot sees it.
     fn cut_older(&mut self, Entry { version, older }: &Entry, pins: &[(Seq, Seq)]) {
-        let Some(older) = older else {
-            self.free_if_gone(version.slot);
-            return;
-        };
-        let retained =
-            Retained { slot: version.slot, seq: older.seq, until: version.seq, bytes: kept(older) };
+        let Some(older) = older else { return };
+        let slot = version.slot;
+        let retained = Retained { slot, seq: older.seq, until: version.seq, bytes: kept(older) };
         if let Some(view) = holder(pins, &retained) {
             self.memory.pinned += retained.bytes;
+            self.kept.insert((slot, retained.until), older.clone());
             self.retained.entry(view).or_default().push(retained);
             return;
         }
-        // Where nothing is kept for snapshots there is nothing below.
-        let below = if self.retained.is_empty() { None } else { older.older.get() };
-        self.unlink(version, older, below);
+        self.leave_indexes(version, older, self.kept_below(slot, version.seq).as_deref());
+        // If not here, then where the delete leaves the window.
+        if version.gone {
+            self.free_if_gone(slot);
+        }
     }
 
     /// Looks again at what views kept that are gone now.
@@ -99,28 +108,41 @@ impl State {
                     continue;
                 }
                 self.memory.pinned -= retained.bytes;
-                let (newer, older) = self.find_link(&retained);
-                self.unlink(&newer, &older, older.older.get());
+                self.give_up(retained.slot, retained.until);
             }
         }
     }
 
-    fn find_link(&self, retained: &Retained) -> (Arc<Version>, Arc<Version>) {
-        let newest = self.newest[retained.slot as usize].clone();
-        let mut newer = newest.expect("retained slots are not freed");
-        loop {
-            let older = newer.older.get().expect("retained versions are linked");
-            if older.seq == retained.seq {
-                return (newer, older);
-            }
-            newer = older;
-        }
+    /// Gives up a kept version.
+    fn give_up(&mut self, slot: SlotId, until: Seq) {
+        let older = self.kept.remove(&(slot, until)).expect("what is retained is kept");
+        let above = self.kept.range((slot, until)..=(slot, Seq::MAX)).next();
+        let newer = above.map_or_else(|| self.oldest_in_window(slot), |(_, it)| it.clone());
+        self.leave_indexes(&newer, &older, self.kept_below(slot, until).as_deref());
+        self.free_if_gone(slot);
     }
 
-    /// Takes `older` out of the chain between `newer` and `oldest`, with the index entries that only it
-    /// had.
-    fn unlink(&mut self, newer: &Version, older: &Version, oldest: Option<Arc<Version>>) {
-        let below = oldest.as_ref().map_or(&Terms::NONE, |oldest| &oldest.terms);
+    /// The newest version of a slot that is kept and was superseded before `until`.
+    fn kept_below(&self, slot: SlotId, until: Seq) -> Option<Arc<Version>> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        let mut below = self.kept.range((slot, 0)..(slot, until));
+        below.next_back().map(|(_, version)| version.clone())
+    }
+
+    /// What is visible of a slot where the window begins.
+    fn oldest_in_window(&self, slot: SlotId) -> Arc<Version> {
+        let mut version = self.newest(slot).expect("slots with something kept are not freed");
+        while version.seq >= self.cut {
+            version = self.before(&version).expect("something kept was before");
+        }
+        version
+    }
+
+    /// Takes `older` out between `newer` and `below`, with the index entries that only it had.
+    fn leave_indexes(&mut self, newer: &Version, older: &Version, below: Option<&Version>) {
+        let below = below.map_or(&Terms::NONE, |below| &below.terms);
         // Runs of versions that have a value: one ends if only `older` had it, and two become one if
         // only `older` had it not.
         let ended =
@@ -130,16 +152,29 @@ impl State {
         for &(index, value) in ended.chain(merged) {
             self.indexes[index as usize].leave(value, older.slot);
         }
-        newer.older.set(oldest);
-        self.free_if_gone(newer.slot);
     }
 
-    /// Frees a slot whose only version is a delete that has left the window.
+    /// Frees a slot of which nothing is left but a delete that has left the window.
     fn free_if_gone(&mut self, slot: SlotId) {
-        let newest = self.newest[slot as usize].clone();
-        let Some(newest) = newest.filter(|it| it.gone && it.seq < self.tail) else { return };
-        if newest.older.load().is_none() {
+        let stamp = self.slot(slot).stamp();
+        if !stamp.gone || stamp.seq >= self.cut || self.kept_below(slot, Seq::MAX).is_some() {
+            return;
+        }
+        if let Some(newest) = self.newest(slot) {
             self.free_slot(newest.key(), slot);
+        }
+    }
+
+    /// Lets readers find what is kept for snapshots.
+    fn show_kept(&self) {
+        let shown = self.commons.kept.load();
+        let same = match shown.as_ref() {
+            Some(shown) => shown.ptr_eq(&self.kept),
+            None => self.kept.is_empty(),
+        };
+        if !same {
+            let kept = (!self.kept.is_empty()).then(|| Arc::new(self.kept.clone()));
+            self.commons.kept.set(kept);
         }
     }
 }

@@ -140,3 +140,23 @@ fn states_kept_for_two_snapshots_go_in_whatever_order_they_are_let_go() {
     assert_eq!((cache.memory().pinned, cache.memory().history), (0, 0));
     assert_eq!(cache.snapshot().iter().count(), 3);
 }
+
+#[test]
+fn keys_of_any_length_are_told_apart() {
+    let (mut writer, cache) = cache(keeping(1));
+    let name = |len: usize, last: char| format!("{}{last}", "k".repeat(len - 1));
+    let names: Vec<String> = [1, 43, 44, 45, 46, 100, 252, 253]
+        .iter()
+        .flat_map(|&len| ['a', 'b'].map(|last| name(len, last)))
+        .collect();
+    let batch = (2..).zip(&names).map(|(rv, name)| put(pod(name, "", rv)));
+    writer.apply(batch.collect::<Vec<_>>(), Time(0));
+    for (rv, name) in (2..).zip(&names) {
+        let found = cache.snapshot().get_str(&format!("ns/{name}")).unwrap();
+        assert_eq!((found.revision(), found.key().name()), (Revision(rv), name.as_str()));
+    }
+    assert!(cache.snapshot().get_str(&format!("ns/{}", name(253, 'c'))).is_none());
+    writer.apply([delete(&names[15], 100)], Time(0));
+    assert!(cache.snapshot().get_str(&format!("ns/{}", names[15])).is_none());
+    assert!(cache.snapshot().get_str(&format!("ns/{}", names[14])).is_some());
+}

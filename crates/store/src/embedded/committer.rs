@@ -3,79 +3,73 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
 
-use parking_lot::Mutex;
-
-use super::decider::Prepared;
+use super::handover::{Handover, Part};
 use super::keeper::Bell;
 use super::log::LogWriter;
 use super::queue::Queue;
-use super::record::Head;
 use super::shared::Shared;
 use super::window::Line;
-use crate::ledger::Entry;
-use crate::limits::ENCODE_BUFFER_BYTES;
 use crate::{CommitError, Health};
 
 pub(crate) struct Committer {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) groups: Receiver<Prepared>,
-    pub(crate) log: LogWriter,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) handover: Arc<Handover>,
+    pub(crate) log: LogWriter,
     pub(crate) keeper: Arc<Bell>,
-    /// Where a buffer goes that can be used again.
-    pub(crate) spare: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Committer {
-    /// Works until the decider is gone.
+    /// Works until nothing is handed over any more.
     pub(crate) fn run(mut self) {
-        while let Ok(group) = self.groups.recv() {
+        while let Some(group) = self.handover.take() {
             self.commit(group);
         }
     }
 
-    fn commit(&mut self, group: Prepared) {
-        let Prepared { mut submissions, mut answers, entries, heads, records } = group;
-        // Of a group that fails all writes do: a conflict may be one with a write that did not
-        // happen. So may those of the group that was decided meanwhile.
-        if let Err(failure) = self.carry_out(entries, heads, &records) {
-            answers.fill_with(|| Err(failure.clone()));
+    fn commit(&mut self, mut group: Vec<Part>) {
+        let failure = self.carry_out(&mut group).err();
+        for mut part in group {
+            // Of all writes, also those that lost: a conflict may be one with a write that did not
+            // happen.
+            if let Some(failure) = &failure {
+                part.answers.fill_with(|| Err(failure.clone()));
+            }
+            let mut answers = part.answers.into_iter();
+            for submission in part.submissions {
+                let own = answers.by_ref().take(submission.count).collect();
+                // Whoever is no longer there does not want to know.
+                let _ = submission.answer.send(own);
+            }
         }
-        let mut answers = answers.into_iter();
-        for submission in submissions.drain(..) {
-            let own = answers.by_ref().take(submission.count).collect();
-            // Whoever is no longer there does not want to know.
-            let _ = submission.answer.send(own);
-        }
-        self.give_back(records);
     }
 
-    fn carry_out(
-        &mut self,
-        entries: Vec<Entry>,
-        heads: Vec<Head>,
-        records: &[u8],
-    ) -> Result<(), CommitError> {
+    fn carry_out(&mut self, group: &mut [Part]) -> Result<(), CommitError> {
         if let Health::ReadOnly { why } = self.shared.health() {
             return Err(CommitError::ReadOnly { why });
         }
-        if !entries.is_empty() {
-            let lines = self.append(heads, records).map_err(|error| {
-                let why = self.shared.fail(&format!("writing the log failed: {error}"));
-                CommitError::ReadOnly { why }
-            })?;
-            self.show(lines, entries);
+        let lines = self.append(group).map_err(|error| {
+            let why = self.shared.fail(&format!("writing the log failed: {error}"));
+            CommitError::ReadOnly { why }
+        })?;
+        if !lines.is_empty() {
+            self.show(lines, group);
         }
         Ok(())
     }
 
     /// Makes records durable; says where they are.
-    fn append(&mut self, heads: Vec<Head>, records: &[u8]) -> io::Result<Vec<Line>> {
-        let (segment, mut at) = self.log.append(heads[0].revision, records)?;
+    fn append(&mut self, group: &mut [Part]) -> io::Result<Vec<Line>> {
+        // There may be nothing but conflicts.
+        let Some(first) = group.iter().find_map(Part::first_revision) else {
+            return Ok(Vec::new());
+        };
+        let records = group.iter().map(|part| &part.records[..]);
+        let (segment, mut at) = self.log.append(first, records)?;
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
-        let lines = heads.into_iter().map(|head| {
+        let heads = group.iter_mut().flat_map(|part| std::mem::take(&mut part.heads));
+        let lines = heads.map(|head| {
             let line = Line { at, segment: segment.clone(), head };
             at += line.head.bytes as u64;
             line
@@ -84,12 +78,13 @@ impl Committer {
     }
 
     /// Shows what is durable: to reads and watches at the same moment.
-    fn show(&self, lines: Vec<Line>, entries: Vec<Entry>) {
+    fn show(&self, lines: Vec<Line>, group: &mut [Part]) {
+        let entries = group.iter_mut().flat_map(|part| std::mem::take(&mut part.entries));
         let mut window = self.shared.window.write();
         for line in lines {
             window.push(line);
         }
-        self.shared.tail.publish(entries.into_iter().map(|entry| entry.event));
+        self.shared.tail.publish(entries.map(|entry| entry.event));
         let now = self.shared.settings.clock.now();
         let surplus = window.surplus(now, &self.shared.settings).is_some();
         let behind = window.overflows();
@@ -99,10 +94,11 @@ impl Committer {
             self.keeper.ring();
         }
     }
+}
 
-    fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        buffer.shrink_to(ENCODE_BUFFER_BYTES);
-        *self.spare.lock() = buffer;
+impl Drop for Committer {
+    /// Also after a panic: nobody may wait for somebody who is gone.
+    fn drop(&mut self) {
+        self.handover.close();
     }
 }

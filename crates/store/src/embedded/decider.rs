@@ -1,39 +1,31 @@
-//! The thread that decides: it prepares one group while the committer syncs the one before.
+//! The thread that decides: it prepares writes while the committer waits for the disk.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use masthead_core::{Revision, Time};
-use parking_lot::Mutex;
 
-use super::queue::{Answers, Queue, Submission};
+use super::handover::{Handover, Part};
+use super::queue::{Queue, Submission};
 use super::record::{self, Head};
 use super::shared::Shared;
-use crate::ledger::{self, Entry, Group, Held, Slot, State, States};
+use crate::ledger::{self, Entry, Group, Held, Slot, State};
+use crate::limits::AHEAD_STATES_MAX;
 use crate::{StoreError, Value};
-
-/// A group, decided and encoded, on its way to the disk.
-pub(crate) struct Prepared {
-    pub(crate) submissions: Vec<Submission>,
-    /// One for each write of the submissions, if the disk does its part.
-    pub(crate) answers: Answers,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) heads: Vec<Head>,
-    pub(crate) records: Vec<u8>,
-}
 
 pub(crate) struct Decider {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
-    /// Takes a group when the one before is done: at most one is under way while one is prepared.
-    committer: SyncSender<Prepared>,
-    /// What the group that is under way makes of its objects.
-    under_way: States,
+    handover: Arc<Handover>,
+    ahead: Ahead,
     /// Of the last record that was encoded.
     last: Last,
-    /// A buffer that the committer is done with.
-    spare: Arc<Mutex<Vec<u8>>>,
 }
+
+/// What objects will be when everything has arrived that was decided, and when it was decided. If
+/// something does not arrive, nothing after it is written either. What has arrived long since may
+/// still be here: nobody else decides, so it is true.
+type Ahead = HashMap<Slot, (Revision, Option<Held>)>;
 
 struct Last {
     revision: Revision,
@@ -42,42 +34,42 @@ struct Last {
 }
 
 impl Decider {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        queue: Arc<Queue>,
-        committer: SyncSender<Prepared>,
-        spare: Arc<Mutex<Vec<u8>>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>, handover: Arc<Handover>) -> Self {
         let last = {
             let window = shared.window.read();
             let (revision, time) = (window.current(), window.time());
             Last { revision, time, history: window.history() }
         };
-        Self { shared, queue, committer, under_way: States::new(), last, spare }
+        Self { shared, queue, handover, ahead: Ahead::new(), last }
     }
 
     /// Works until the queue is closed.
     pub(crate) fn run(mut self) {
-        while let Some(group) = self.queue.take() {
-            let prepared = self.prepare(group);
-            if self.committer.send(prepared).is_err() {
+        while let Some(submissions) = self.queue.take() {
+            let part = self.prepare(submissions);
+            if !self.handover.give(part) {
                 break;
             }
         }
     }
 
-    fn prepare(&mut self, mut submissions: Vec<Submission>) -> Prepared {
+    fn prepare(&mut self, mut submissions: Vec<Submission>) -> Part {
         let writes = submissions.iter_mut().flat_map(|it| std::mem::take(&mut it.writes));
-        let state = Ahead { under_way: &self.under_way, shared: &self.shared };
+        let state = Seen { ahead: &self.ahead, shared: &self.shared };
         let Group { results, entries, states } = ledger::decide(self.last.revision, writes, &state);
-        self.under_way = states;
         let (heads, records) = self.encode(&entries);
-        Prepared { submissions, answers: results, entries, heads, records }
+        let revision = self.last.revision;
+        self.ahead.extend(states.into_iter().map(|(slot, held)| (slot, (revision, held))));
+        if self.ahead.len() > AHEAD_STATES_MAX {
+            let arrived = self.shared.tail.current();
+            self.ahead.retain(|_, (decided, _)| *decided > arrived);
+        }
+        Part { submissions, answers: results, entries, heads, records }
     }
 
     fn encode(&mut self, entries: &[Entry]) -> (Vec<Head>, Vec<u8>) {
-        let mut records = std::mem::take(&mut *self.spare.lock());
-        let last = &mut self.last;
+        let bytes: usize = entries.iter().map(|entry| record::bytes(&entry.event)).sum();
+        let (last, mut records) = (&mut self.last, Vec::with_capacity(bytes));
         last.time = last.time.max(self.shared.settings.clock.now());
         let heads = entries.iter().map(|entry| {
             last.history += entry.history_bytes;
@@ -92,20 +84,20 @@ impl Drop for Decider {
     /// Also after a panic: nobody may wait for somebody who is gone.
     fn drop(&mut self) {
         self.queue.close();
+        self.handover.close();
     }
 }
 
-/// What is stored, and what will be when the group that is under way has arrived. If it does not,
-/// nothing after it is written either.
-struct Ahead<'a> {
-    under_way: &'a States,
+/// What is stored and what will be.
+struct Seen<'a> {
+    ahead: &'a Ahead,
     shared: &'a Shared,
 }
 
-impl State for Ahead<'_> {
+impl State for Seen<'_> {
     fn newest(&self, slot: &Slot) -> Result<Option<Held>, StoreError> {
-        match self.under_way.get(slot) {
-            Some(held) => Ok(held.clone()),
+        match self.ahead.get(slot) {
+            Some((_, held)) => Ok(held.clone()),
             None => self.shared.newest(slot),
         }
     }

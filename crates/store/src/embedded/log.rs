@@ -144,20 +144,22 @@ impl LogWriter {
 
     /// Writes records, the first of which has this revision, and returns when they are on disk: the
     /// segment they are in, and where. After an error nothing may be written any more.
-    pub(crate) fn append(
+    pub(crate) fn append<'a>(
         &mut self,
         first: Revision,
-        records: &[u8],
+        records: impl Iterator<Item = &'a [u8]>,
     ) -> io::Result<(Arc<Segment>, u64)> {
         if self.active.as_ref().is_none_or(|active| active.end >= self.segment_bytes) {
             let segment = self.segments.begin(first)?;
             self.active = Some(Active::new(segment, &self.make)?);
         }
         let active = self.active.as_mut().expect("there is an active segment now");
-        active.media.append(records)?;
-        active.media.sync()?;
         let at = active.end;
-        active.end += records.len() as u64;
+        for records in records {
+            active.media.append(records)?;
+            active.end += records.len() as u64;
+        }
+        active.media.sync()?;
         Ok((active.segment.clone(), at))
     }
 }

@@ -39,6 +39,12 @@ pub(crate) struct Head {
     pub(crate) bytes: usize,
 }
 
+/// Length of the record of an event.
+pub(crate) fn bytes(event: &Event) -> usize {
+    let names = event.resource.as_str().len() + event.key.as_str().len();
+    PREFIX_BYTES + names + event.value.body().len()
+}
+
 /// Appends a record; says what is in it.
 pub(crate) fn encode(out: &mut Vec<u8>, event: &Event, time: Time, history: u64) -> Head {
     let (name, key) = (event.resource.as_str(), event.key.as_str());
@@ -131,18 +137,21 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Vec<u8> {
+    fn event() -> Event {
         let body = r#"{"metadata":{"namespace":"shop","name":"web","resourceVersion":"7"}}"#;
         let object = Object::parse(&Resource::pods(), body.into()).unwrap();
-        let event = Event {
+        Event {
             resource: (&Resource::pods()).into(),
             key: object.key().clone(),
             revision: Revision(7),
             kind: EventKind::Modified,
             value: object.into(),
-        };
+        }
+    }
+
+    fn record() -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(&mut bytes, &event, Time(11), 13);
+        encode(&mut bytes, &event(), Time(11), 13);
         bytes
     }
 
@@ -152,7 +161,7 @@ mod tests {
         let head = verified(&bytes).unwrap();
         assert_eq!((head.revision, head.time, head.history), (Revision(7), Time(11), 13));
         assert_eq!((head.slot.key.as_str(), head.kind), ("shop/web", EventKind::Modified));
-        assert_eq!(head.bytes, bytes.len());
+        assert_eq!((head.bytes, head.bytes), (bytes.len(), super::bytes(&event())));
         assert!(bytes[head.body_at..].starts_with(b"{\"metadata\""));
     }
 

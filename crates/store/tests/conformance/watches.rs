@@ -42,14 +42,14 @@ async fn a_watch_replays_and_goes_on_live_without_gap_or_duplicate(mut lab: Lab)
 
 fn write_in_a_thread(
     store: &Arc<dyn Store>,
-    writer: usize,
+    number: usize,
     writes: usize,
 ) -> std::thread::JoinHandle<()> {
     let store = store.clone();
     std::thread::spawn(move || {
         crate::lab::block_on(async {
             for at in 0..writes {
-                commit(&*store, put(&format!("w{writer}-{}", at % 7), "text", Condition::Any))
+                commit(&*store, put(&format!("w{number}-{}", at % 7), "text", Condition::Any))
                     .await;
             }
         });
