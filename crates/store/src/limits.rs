@@ -49,14 +49,14 @@ pub const LOG_ENTRY_BYTES: usize = 128;
 pub const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of log above which its oldest changes are folded into the base, however young: 64 files.
 pub const LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Changes above which the oldest are folded into the base, however young. Their index is about 200
-/// bytes each, 26 MB, and half a microsecond each when the store is opened.
+/// Changes above which the oldest are folded into the base, however young. Their index is 200 to 350
+/// bytes each, 45 MB at most, and 2 µs each when the store is opened.
 pub const WINDOW_LINES_MAX: usize = 128 * 1024;
-/// Most changes that one step of a fold moves, and most bytes of them: some milliseconds, in which an
-/// explicit compaction, a drop and, for a part of it, commits have to wait.
+/// Most changes that one step of a fold moves, and most bytes of them: about 10 ms, in which an explicit
+/// compaction and a drop have to wait.
 pub const FOLD_LINES_MAX: usize = 512;
 /// See [`FOLD_LINES_MAX`].
-pub const FOLD_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const FOLD_BYTES_MAX: usize = 1024 * 1024;
 /// How often the age of history is looked at: at an eighth of what is kept, within these bounds.
 pub const KEEP_CHECK_MIN: Duration = Duration::from_millis(10);
 /// See [`KEEP_CHECK_MIN`].
@@ -73,7 +73,8 @@ pub const RANGE_CHUNK_VALUES: usize = 64;
 /// Bytes of blocks that the base keeps in memory. Pages are read once, when a server starts; what
 /// else is read, keys and pointers, is small.
 pub const BASE_BLOCK_CACHE_BYTES: u64 = 2 * 1024 * 1024;
-/// Bytes of folded changes that the base keeps in memory before it writes them out.
-pub const BASE_MEMTABLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of folded changes that the base gathers in memory before it writes them out; up to four
+/// times this waits to be written while much is folded.
+pub const BASE_MEMTABLE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Bytes of the base's own journals: the least that the tree allows.
 pub const BASE_JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;

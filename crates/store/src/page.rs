@@ -41,3 +41,42 @@ impl PageBuilder {
         RangePage { values: self.values, next: self.last.filter(|_| self.full) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use masthead_core::Revision;
+
+    use super::*;
+
+    fn fill(limit: usize, count: usize, bytes: usize) -> RangePage {
+        let mut page = PageBuilder::new(limit);
+        for at in 0..count {
+            let key = ObjectKey::new("shop", &format!("n{at}")).expect("a valid key");
+            let value = Value::stored(Revision(1), bytes::Bytes::new());
+            if !page.push(key, bytes, || Ok(value)).expect("it has its value") {
+                break;
+            }
+        }
+        page.finish()
+    }
+
+    #[test]
+    fn a_page_ends_at_its_limit_and_knows_whether_there_is_more() {
+        let page = fill(3, 3, 1);
+        assert_eq!((page.values.len(), page.more()), (3, false));
+        let page = fill(3, 4, 1);
+        assert_eq!(
+            (page.values.len(), page.next.map(|key| key.to_string())),
+            (3, Some("shop/n2".into()))
+        );
+        assert_eq!(fill(0, 2, 1).values.len(), 1, "a page moves on");
+    }
+
+    #[test]
+    fn no_page_is_larger_than_the_limits() {
+        assert_eq!(fill(usize::MAX, RANGE_VALUES_MAX + 1, 0).values.len(), RANGE_VALUES_MAX);
+        assert_eq!(fill(10, 3, RANGE_BYTES_MAX / 2).values.len(), 2);
+        assert_eq!(fill(10, 3, RANGE_BYTES_MAX / 2 + 1).values.len(), 1);
+        assert_eq!(fill(10, 3, RANGE_BYTES_MAX + 1).values.len(), 1, "a page moves on");
+    }
+}

@@ -140,3 +140,37 @@ impl Recent {
 fn cost(event: &Event) -> usize {
     event.value.body().len() + TAIL_EVENT_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use masthead_core::{ObjectKey, Resource};
+
+    use super::*;
+    use crate::{EventKind, Value};
+
+    fn event(revision: u64, bytes: usize) -> Event {
+        let value = Value::stored(Revision(revision), vec![b' '; bytes - TAIL_EVENT_BYTES].into());
+        let key = ObjectKey::new("shop", "web").unwrap();
+        let (resource, kind) = ((&Resource::pods()).into(), EventKind::Modified);
+        Event { resource, key, revision: Revision(revision), kind, value }
+    }
+
+    #[test]
+    fn the_tail_holds_its_limit_and_drops_the_oldest_above_it() {
+        let tail = Tail::new(Revision(1), Revision(1), 3000);
+        tail.publish([event(2, 1000), event(3, 1000), event(4, 1000)]);
+        assert!(matches!(tail.next(Revision(1)), Ok(Next::Events(events)) if events.len() == 3));
+        tail.publish([event(5, 600)]);
+        assert!(matches!(tail.next(Revision(1)), Ok(Next::Older)));
+        assert!(matches!(tail.next(Revision(2)), Ok(Next::Events(events)) if events.len() == 3));
+        assert!(matches!(tail.next(Revision(5)), Ok(Next::Wait)));
+    }
+
+    #[test]
+    fn an_event_larger_than_the_tail_is_read_from_elsewhere() {
+        let tail = Tail::new(Revision(1), Revision(1), 3000);
+        tail.publish([event(2, 4000)]);
+        assert_eq!(tail.current(), Revision(2));
+        assert!(matches!(tail.next(Revision(1)), Ok(Next::Older)));
+    }
+}

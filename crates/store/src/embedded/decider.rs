@@ -7,7 +7,7 @@ use masthead_core::{Revision, Time};
 
 use super::handover::{Handover, Part};
 use super::queue::{Queue, Submission};
-use super::record::{self, Head};
+use super::record::{self, Head, Stamp};
 use super::shared::Shared;
 use crate::ledger::{self, Entry, Group, Held, Slot, State};
 use crate::limits::AHEAD_STATES_MAX;
@@ -71,10 +71,12 @@ impl Decider {
         let bytes: usize = entries.iter().map(|entry| record::bytes(&entry.event)).sum();
         let (last, mut records) = (&mut self.last, Vec::with_capacity(bytes));
         last.time = last.time.max(self.shared.settings.clock.now());
+        let synced = self.shared.tail.current();
         let heads = entries.iter().map(|entry| {
             last.history += entry.history_bytes;
             last.revision = entry.event.revision;
-            record::encode(&mut records, &entry.event, last.time, last.history)
+            let stamp = Stamp { time: last.time, history: last.history, synced };
+            record::encode(&mut records, &entry.event, stamp)
         });
         (heads.collect(), records)
     }

@@ -185,3 +185,21 @@ fn root(error: &StoreError) -> String {
     }
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_compactions_may_wait_and_no_more() {
+        let bell = Bell::default();
+        let waiting: Vec<_> =
+            (0..QUEUE_COMPACTIONS_MAX).map(|_| bell.compact(Revision(1)).unwrap()).collect();
+        assert!(matches!(bell.compact(Revision(1)), Err(StoreError::Busy)));
+        bell.close();
+        assert!(matches!(bell.compact(Revision(1)), Err(StoreError::Closed)));
+        for mut answer in waiting {
+            assert!(answer.try_recv().is_err(), "who waits is told of the end");
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Lines of the log as bytes.
 //!
-//! A record is its length, a checksum, and a payload: revision, time, history, kind, the lengths of
-//! the two names, the names, the body. Numbers are little-endian. Records are independent of each
-//! other: of a group that a crash has cut short, the records before the cut count.
+//! A record is its length, a checksum, and a payload: revision, time, history, what was synced before,
+//! kind, the lengths of the two names, the names, the body. Numbers are little-endian. Records are
+//! independent of each other: of a group that a crash has cut short, the records before the cut count.
 
 use masthead_core::limits::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OBJECT_BYTES_MAX};
 use masthead_core::{ObjectKey, Revision, Time};
@@ -14,12 +14,14 @@ use crate::{Event, EventKind, ResourceName};
 /// Length and checksum.
 const FRAME_BYTES: usize = 4 + 8;
 /// The payload before the names.
-const FIXED_BYTES: usize = 8 + 8 + 8 + 1 + 2 + 2;
+const FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 1 + 2 + 2;
 /// Everything before the names.
 const PREFIX_BYTES: usize = FRAME_BYTES + FIXED_BYTES;
 /// Longest name of a resource and longest key: each is two names with a mark between.
 const NAMES_BYTES_MAX: usize = 2 * (NAME_BYTES_MAX + NAMESPACE_BYTES_MAX + 1);
-/// What has to be read of a record to know all but its body.
+/// What has to be read of most records to know all but the body.
+pub(crate) const HEAD_BYTES_USUAL: usize = 256;
+/// What has to be read of any record to know all but the body.
 pub(crate) const HEAD_BYTES_MAX: usize = PREFIX_BYTES + NAMES_BYTES_MAX;
 const PAYLOAD_BYTES_MAX: usize = FIXED_BYTES + NAMES_BYTES_MAX + OBJECT_BYTES_MAX;
 
@@ -33,6 +35,8 @@ pub(crate) struct Head {
     pub(crate) time: Time,
     /// Bytes of history that were made from the beginning of the store to here.
     pub(crate) history: u64,
+    /// A revision that was on disk when the record was made: a witness of what is before it.
+    pub(crate) synced: Revision,
     /// Where the body begins, from the beginning of the record.
     pub(crate) body_at: usize,
     /// Length of the whole record.
@@ -45,14 +49,24 @@ pub(crate) fn bytes(event: &Event) -> usize {
     PREFIX_BYTES + names + event.value.body().len()
 }
 
+/// What a record says beside its event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) time: Time,
+    pub(crate) history: u64,
+    pub(crate) synced: Revision,
+}
+
 /// Appends a record; says what is in it.
-pub(crate) fn encode(out: &mut Vec<u8>, event: &Event, time: Time, history: u64) -> Head {
+pub(crate) fn encode(out: &mut Vec<u8>, event: &Event, stamp: Stamp) -> Head {
+    let Stamp { time, history, synced } = stamp;
     let (name, key) = (event.resource.as_str(), event.key.as_str());
     let frame = out.len();
     out.resize(frame + FRAME_BYTES, 0);
     out.extend_from_slice(&event.revision.0.to_le_bytes());
     out.extend_from_slice(&time.0.to_le_bytes());
     out.extend_from_slice(&history.to_le_bytes());
+    out.extend_from_slice(&synced.0.to_le_bytes());
     out.push(code(event.kind));
     out.extend_from_slice(&length_of(name).to_le_bytes());
     out.extend_from_slice(&length_of(key).to_le_bytes());
@@ -67,7 +81,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, event: &Event, time: Time, history: u64)
     out[frame + 4..frame + FRAME_BYTES].copy_from_slice(&check);
     let slot = Slot { resource: event.resource.clone(), key: event.key.clone() };
     let (revision, kind, bytes) = (event.revision, event.kind, out.len() - frame);
-    Head { slot, revision, kind, time, history, body_at, bytes }
+    Head { slot, revision, kind, time, history, synced, body_at, bytes }
 }
 
 fn length_of(name: &str) -> u16 {
@@ -82,7 +96,7 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Head> {
     let number = |at: usize| Some(u64::from_le_bytes(fixed.get(at..at + 8)?.try_into().ok()?));
     let short =
         |at: usize| Some(usize::from(u16::from_le_bytes(fixed.get(at..at + 2)?.try_into().ok()?)));
-    let (name_bytes, key_bytes) = (short(25)?, short(27)?);
+    let (name_bytes, key_bytes) = (short(33)?, short(35)?);
     let body_at = PREFIX_BYTES + name_bytes + key_bytes;
     if length > PAYLOAD_BYTES_MAX || length + FRAME_BYTES < body_at {
         return None;
@@ -95,7 +109,8 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Head> {
         revision: Revision(number(0)?),
         time: Time(number(8)?),
         history: number(16)?,
-        kind: kind(fixed[24])?,
+        synced: Revision(number(24)?),
+        kind: kind(fixed[32])?,
         body_at,
         bytes: FRAME_BYTES + length,
     })
@@ -151,7 +166,7 @@ mod tests {
 
     fn record() -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(&mut bytes, &event(), Time(11), 13);
+        encode(&mut bytes, &event(), Stamp { time: Time(11), history: 13, synced: Revision(5) });
         bytes
     }
 
@@ -160,6 +175,7 @@ mod tests {
         let bytes = record();
         let head = verified(&bytes).unwrap();
         assert_eq!((head.revision, head.time, head.history), (Revision(7), Time(11), 13));
+        assert_eq!(head.synced, Revision(5));
         assert_eq!((head.slot.key.as_str(), head.kind), ("shop/web", EventKind::Modified));
         assert_eq!((head.bytes, head.bytes), (bytes.len(), super::bytes(&event())));
         assert!(bytes[head.body_at..].starts_with(b"{\"metadata\""));

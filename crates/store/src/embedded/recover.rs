@@ -2,7 +2,8 @@
 //!
 //! Of the last segment every record is checked, and what a crash left behind the last whole one is
 //! cut off: it was never acknowledged, since what is acknowledged was synced with everything before
-//! it. The other segments were synced whole; of them only the heads are read, and records are checked
+//! it. If a later record knows otherwise, the disk has lost something, and the store is not opened.
+//! The other segments were synced whole; of them only the heads are read, and records are checked
 //! when somebody reads them.
 
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use masthead_core::Revision;
 
 use super::directory::{Directory, OpenError, sync};
 use super::log::{Segment, Segments, first_revision};
-use super::record::{self, HEAD_BYTES_MAX, Head};
+use super::record::{self, HEAD_BYTES_MAX, HEAD_BYTES_USUAL, Head};
 use super::window::{Line, Window};
 
 /// Reads everything after the base into its window.
@@ -59,53 +60,81 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The heads of a segment that is whole.
+    /// The heads of a segment that was synced whole.
     fn read_whole(&mut self, segment: &Arc<Segment>) -> Result<(), OpenError> {
-        let file = segment.file();
-        let end = file.metadata().map_err(|error| self.io(error))?.len();
-        let (mut at, mut buffer) = (0, vec![0; HEAD_BYTES_MAX]);
+        let (mut at, end) = (0, self.length(segment)?);
         while at < end {
-            let want = HEAD_BYTES_MAX.min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            file.read_exact_at(&mut buffer[..want], at).map_err(|error| self.io(error))?;
-            let head = record::head(&buffer[..want])
-                .filter(|head| at + head.bytes as u64 <= end)
-                .ok_or_else(|| self.damaged(segment, at))?;
-            let bytes = head.bytes as u64;
-            self.take(head, segment, at)?;
-            at += bytes;
+            let head = self.head(segment, at, end)?.ok_or_else(|| self.damaged(segment, at))?;
+            at = self.take(head, segment, at)?;
         }
         Ok(())
     }
 
     /// The records of the last segment, up to the first that is not whole.
     fn read_last(&mut self, segment: &Arc<Segment>) -> Result<(), OpenError> {
-        let content = fs::read(segment.path()).map_err(|error| self.io(error))?;
-        let mut at = 0;
-        while let Some(head) = record::verified(&content[at..]) {
-            let bytes = head.bytes;
-            self.take(head, segment, at as u64)?;
-            at += bytes;
+        let (mut at, end) = (0, self.length(segment)?);
+        while let Some(head) = self.head(segment, at, end)? {
+            let record = segment.read(at, head.bytes).map_err(|error| self.io(error))?;
+            if record::verified(&record).is_none() {
+                break;
+            }
+            at = self.take(head, segment, at)?;
         }
         let file = segment.file();
-        if at < content.len() {
-            tracing::info!(bytes = content.len() - at, "cut off what a crash left unfinished");
-            file.set_len(at as u64).map_err(|error| self.io(error))?;
+        if at < end {
+            self.check_nothing_is_lost(segment, at, end)?;
+            tracing::info!(bytes = end - at, "cut off what a crash left unfinished");
+            file.set_len(at).map_err(|error| self.io(error))?;
         }
         // A process that was killed may not have got so far, and nothing is shown before it is on
         // disk.
         file.sync_all().map_err(|error| self.io(error))
     }
 
-    fn take(&mut self, head: Head, segment: &Arc<Segment>, at: u64) -> Result<(), OpenError> {
+    /// Looks behind a record that is not whole for one that was made when it was on disk.
+    fn check_nothing_is_lost(&self, segment: &Segment, at: u64, end: u64) -> Result<(), OpenError> {
+        let bytes = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let rest = segment.read(at, bytes).map_err(|error| self.io(error))?;
+        let lost = self.window.current().next();
+        let witness = (1..rest.len()).find(|&behind| {
+            let witness = record::head(&rest[behind..]).filter(|head| head.synced >= lost);
+            witness.is_some() && record::verified(&rest[behind..]).is_some()
+        });
+        if witness.is_some() { Err(self.damaged(segment, at)) } else { Ok(()) }
+    }
+
+    fn length(&self, segment: &Segment) -> Result<u64, OpenError> {
+        let metadata = segment.file().metadata();
+        metadata.map(|it| it.len()).map_err(|error| self.io(error))
+    }
+
+    /// The head of the record at a position, if it ends in the segment.
+    fn head(&self, segment: &Segment, at: u64, end: u64) -> Result<Option<Head>, OpenError> {
+        let mut buffer = [0; HEAD_BYTES_MAX];
+        for bytes_max in [HEAD_BYTES_USUAL, HEAD_BYTES_MAX] {
+            let want = bytes_max.min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let read = segment.file().read_exact_at(&mut buffer[..want], at);
+            read.map_err(|error| self.io(error))?;
+            let head = record::head(&buffer[..want]);
+            if let Some(head) = head.filter(|head| at + head.bytes as u64 <= end) {
+                return Ok(Some(head));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds a line; says where the next one begins.
+    fn take(&mut self, head: Head, segment: &Arc<Segment>, at: u64) -> Result<u64, OpenError> {
+        let next_at = at + head.bytes as u64;
         if head.revision <= self.window.oldest() {
-            return Ok(());
+            return Ok(next_at);
         }
         let next = self.window.current().next();
         if head.revision != next {
             return Err(self.gap(next, head.revision));
         }
         self.window.push(Line { head, segment: segment.clone(), at });
-        Ok(())
+        Ok(next_at)
     }
 
     fn io(&self, source: io::Error) -> OpenError {

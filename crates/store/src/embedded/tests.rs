@@ -251,6 +251,67 @@ fn damage_to_a_record_that_was_synced_is_reported_and_not_served() {
     assert!(get(&store, "b").is_some());
 }
 
+/// The last file of a store with two records from two groups, with a byte of one changed.
+fn damaged_last_file(record: usize) -> (TempDir, Result<EmbeddedStore, OpenError>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), Settings::default()).unwrap();
+    commit(&store, "a").unwrap();
+    commit(&store, "b").unwrap();
+    drop(store);
+    let path = dir.path().join("log").join(format!("{:020}.log", 2));
+    let mut content = std::fs::read(&path).unwrap();
+    let middle = content.len() / 2;
+    content[middle * record + 20] ^= 1;
+    std::fs::write(&path, content).unwrap();
+    let opened = EmbeddedStore::open(dir.path(), Settings::default());
+    (dir, opened)
+}
+
+#[test]
+fn damage_before_a_record_that_knows_it_was_whole_is_not_taken_for_a_crash() {
+    let (dir, opened) = damaged_last_file(0);
+    let refusal = opened.unwrap_err();
+    assert!(matches!(refusal, OpenError::Damaged { .. }), "{refusal}");
+    assert!(refusal.to_string().contains(&dir.path().display().to_string()), "{refusal}");
+}
+
+#[test]
+fn a_last_record_that_is_not_whole_is_taken_for_a_crash() {
+    let (dir, opened) = damaged_last_file(1);
+    let store = opened.unwrap();
+    assert_eq!(block_on(store.current()).unwrap(), Revision(2));
+    assert!(get(&store, "a").is_some() && get(&store, "b").is_none());
+    assert_eq!(commit(&store, "c").unwrap().revision, Revision(3));
+    drop(store);
+    let store = EmbeddedStore::open(dir.path(), Settings::default()).unwrap();
+    assert!(get(&store, "a").is_some() && get(&store, "c").is_some(), "it was really cut off");
+}
+
+#[test]
+fn so_many_reads_may_wait_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), Settings::default()).unwrap();
+    // All readers are held, one after the other.
+    let (gate, begun) = (Arc::new(parking_lot::Mutex::new(())), std::sync::mpsc::channel());
+    let guard = gate.lock();
+    for _ in 0..crate::limits::READERS {
+        let (gate, begins) = (gate.clone(), begun.0.clone());
+        drop(store.readers.read(move |_| {
+            let _ = begins.send(());
+            drop(gate.lock());
+            Ok(())
+        }));
+        begun.1.recv().unwrap();
+    }
+    let waiting: Vec<_> =
+        (0..crate::limits::READS_WAITING_MAX).map(|_| store.readers.read(|_| Ok(()))).collect();
+    assert!(matches!(block_on(store.readers.read(|_| Ok(()))), Err(StoreError::Busy)));
+    drop(guard);
+    for read in waiting {
+        block_on(read).unwrap();
+    }
+}
+
 #[test]
 fn kinds_are_those_of_the_wire() {
     assert_eq!(EventType::from(EventKind::Added), EventType::Added);

@@ -190,3 +190,75 @@ impl Window {
         self.lines.len() > 2 * WINDOW_LINES_MAX || self.bytes > 2 * LOG_BYTES_MAX
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Lines(Window, Arc<Segment>);
+
+    impl Lines {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let segment = Segment::open(&dir.path().join("log"), Revision(2)).unwrap();
+            Self(Window::new(Revision(1), 0), Arc::new(segment))
+        }
+
+        fn push(&mut self, bytes: u64) {
+            let (revision, time) = (self.0.current().next(), Time(0));
+            let key = ObjectKey::new("shop", &format!("n{}", revision.0 % 1000)).unwrap();
+            let slot = Slot { resource: ResourceName::stored("pods"), key };
+            let (kind, bytes) = (EventKind::Modified, usize::try_from(bytes).unwrap());
+            let (history, synced, body_at) = (0, Revision(1), 0);
+            let head = Head { slot, revision, kind, time, history, synced, body_at, bytes };
+            self.0.push(Line { head, segment: self.1.clone(), at: 0 });
+        }
+
+        fn surplus(&self) -> Option<Revision> {
+            self.0.surplus(Time(0), &Settings::default())
+        }
+    }
+
+    #[test]
+    fn so_many_lines_are_kept_and_of_one_more_an_eighth_goes() {
+        let mut lines = Lines::new();
+        for _ in 0..WINDOW_LINES_MAX {
+            lines.push(1);
+        }
+        assert_eq!(lines.surplus(), None);
+        lines.push(1);
+        assert_eq!(lines.surplus(), Some(Revision(WINDOW_LINES_MAX as u64 / 8 + 2)));
+        for _ in 0..WINDOW_LINES_MAX - 1 {
+            lines.push(1);
+        }
+        assert!(!lines.0.overflows());
+        lines.push(1);
+        assert!(lines.0.overflows());
+    }
+
+    #[test]
+    fn so_many_bytes_are_kept_and_of_one_more_an_eighth_goes() {
+        let mut lines = Lines::new();
+        for _ in 0..8 {
+            lines.push(LOG_BYTES_MAX / 8);
+        }
+        assert_eq!(lines.surplus(), None);
+        lines.push(1);
+        assert_eq!(lines.surplus(), Some(Revision(3)), "two lines of 128 MiB");
+        lines.push(LOG_BYTES_MAX - 1);
+        assert!(!lines.0.overflows());
+        lines.push(1);
+        assert!(lines.0.overflows());
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_nothing_behind() {
+        let mut lines = Lines::new();
+        for _ in 0..2500 {
+            lines.push(10);
+        }
+        lines.0.drop_up_to(Revision(2501));
+        let Window { oldest, lines, versions, bytes, .. } = lines.0;
+        assert_eq!((oldest, lines.len(), versions.len(), bytes), (Revision(2501), 0, 0, 0));
+    }
+}
