@@ -9,3 +9,4 @@ mod kubectl;
 mod python;
 mod serve;
 mod server;
+mod stalled;

@@ -54,6 +54,14 @@ impl Server {
         Self { child, url, address, kubeconfig, token }
     }
 
+    /// What it has in memory.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
     /// As when the power goes.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
