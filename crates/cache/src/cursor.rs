@@ -232,6 +232,40 @@ impl Cursor {
         (quiet && current && reached).then(|| settled.max(self.read))
     }
 
+    /// The state after the events that were read last: the whole initial state while that is being
+    /// read, otherwise the one that the next event changes. None if nothing was read yet, or if the
+    /// history has gone on so far that it cannot be told any more.
+    ///
+    /// A reader that holds it can say what it missed when it is overtaken: the difference between this
+    /// and the snapshot of [`Cursor::rebase`]. Only right after a read; for one that found nothing for a
+    /// long time [`Cursor::progress`] is newer.
+    pub fn position(&self) -> Option<Snapshot> {
+        match self.initial.as_deref() {
+            Some(Initial::Awaited) => return None,
+            Some(Initial::Reading { snapshot, .. }) => return Some(snapshot.clone()),
+            None => {}
+        }
+        let (view, seq) = (self.shared.view(), self.next - 1);
+        // Pinned before the history is looked at once more, as for an exact snapshot.
+        view.pin(seq);
+        fence(Ordering::SeqCst);
+        let reaches_back = self.shared.view().tail <= self.next;
+        reaches_back.then(|| Snapshot { seq: seq.min(view.seq), revision: self.read, view })
+    }
+
+    /// Gives up everything that is unread and goes on after the state that is returned.
+    pub fn rebase(&mut self) -> Snapshot {
+        // Claimed before the snapshot is taken: what is not in it will be marked.
+        self.state.unread.swap(NONE, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        let snapshot = self.shared.snapshot();
+        self.initial = None;
+        self.in_future = false;
+        (self.next, self.read) = (snapshot.seq + 1, snapshot.revision);
+        self.epoch = snapshot.view.epoch;
+        snapshot
+    }
+
     /// Reads up to `max` events into `batch`, which is emptied first; waits if there are none.
     pub async fn read(&mut self, batch: &mut Batch, max: usize) -> Result<(), Overtaken> {
         poll_fn(|cx| self.poll_read(cx, batch, max)).await

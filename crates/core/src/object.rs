@@ -1,6 +1,8 @@
 //! Objects: JSON bytes with a parsed head.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -44,8 +46,8 @@ struct Inner {
 /// Where things are. Spans of strings point into `text` if it is there, otherwise into the body.
 #[derive(Clone, Default)]
 struct Head {
-    /// Unescaped strings, only if the body's own have escapes.
-    text: Option<Box<Strings>>,
+    /// What few objects have.
+    extra: Option<Box<Extra>>,
     uid: Span,
     deletion: Span,
     /// In the body: the `metadata` object.
@@ -60,6 +62,21 @@ struct Head {
     controller: u16,
     /// In the body: right behind the first brace.
     kind_missing: bool,
+}
+
+/// What few objects have: one pointer in the head of all others.
+#[derive(Clone, Default)]
+struct Extra {
+    /// Unescaped strings, only if the body's own have escapes.
+    strings: Option<Strings>,
+    payload: Option<Payload>,
+}
+
+/// Something that travels with an object, and what it weighs.
+#[derive(Clone)]
+struct Payload {
+    value: Arc<dyn Any + Send + Sync>,
+    bytes: usize,
 }
 
 /// Strings of a head whose body has escapes.
@@ -163,7 +180,7 @@ impl Object {
             .map_err(|e: std::str::Utf8Error| ParseError::Utf8 { at: e.valid_up_to() })?;
         let parsed = parse::head(resource, &body)?;
         let head = parsed.head;
-        let strings = head.text.as_ref().map_or(&*body, |own| &own.text);
+        let strings = head.strings().map_or(&*body, |own| &own.text);
         let (namespace, name) = (parsed.namespace.of(strings), parsed.name.of(strings));
         let namespaced = resource.scope() == Scope::Namespaced;
         let key = ObjectKey::new(namespace, name)?;
@@ -303,6 +320,21 @@ impl Object {
         Self::of(Inner { body, key, revision: *revision, created, head }, self.spans())
     }
 
+    /// The same object with something that travels with it, for those who keep more than JSON of an
+    /// object or less. It counts as `bytes` of the body.
+    pub fn with_payload(&self, value: Arc<dyn Any + Send + Sync>, bytes: usize) -> Self {
+        let Inner { body, key, revision, created, head } = self.inner();
+        let (body, key, mut head) = (body.clone(), key.clone(), head.clone());
+        head.extra.get_or_insert_default().payload = Some(Payload { value, bytes });
+        let (revision, created) = (*revision, *created);
+        Self::of(Inner { body, key, revision, created, head }, self.spans())
+    }
+
+    /// What travels with the object, if it is one of these.
+    pub fn payload<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.inner().head.payload()?.value.clone().downcast().ok()
+    }
+
     /// The body as it reads at `revision`, as slices of the stored bytes around the digits.
     pub(crate) fn pieces_at(&self, revision: Revision) -> [Bytes; 3] {
         let it = self.inner();
@@ -326,9 +358,9 @@ impl Object {
         [before.slice(metadata.start..), value, after.slice(..metadata.end - digits.end)]
     }
 
-    /// Bytes of the body.
+    /// Bytes of the body and of what travels with it.
     pub fn body_bytes(&self) -> usize {
-        self.inner().body.len()
+        self.inner().body.len() + self.inner().head.payload().map_or(0, |payload| payload.bytes)
     }
 
     /// Bytes of everything but the body, on the heap, allocator slack aside.
@@ -337,11 +369,13 @@ impl Object {
         // What `Bytes` allocates to share a body, besides the body.
         let shared = 3 * size_of::<usize>();
         let it = self.inner();
-        let text = it.head.text.as_ref().map_or(0, |own| size_of::<Strings>() + own.text.len());
+        let extra = it.head.extra.as_ref().map_or(0, |_| size_of::<Extra>());
+        let text = it.head.strings().map_or(0, |own| own.text.len());
         counts
             + size_of::<Inner>()
             + shared
             + size_of_val(self.spans())
+            + extra
             + text
             + it.key.heap_bytes()
     }
@@ -353,14 +387,14 @@ impl Object {
 
 impl Inner {
     fn text(&self, span: Span) -> &str {
-        match &self.head.text {
+        match self.head.strings() {
             Some(own) => span.of(&own.text),
             None => span.of(&self.body),
         }
     }
 
     fn resource_version(&self) -> &str {
-        match &self.head.text {
+        match self.head.strings() {
             Some(own) => own.resource_version.of(&own.text),
             None if self.head.has_resource_version => self.head.resource_version_at.of(&self.body),
             None => "",
@@ -369,6 +403,14 @@ impl Inner {
 }
 
 impl Head {
+    fn strings(&self) -> Option<&Strings> {
+        self.extra.as_ref()?.strings.as_ref()
+    }
+
+    fn payload(&self) -> Option<&Payload> {
+        self.extra.as_ref()?.payload.as_ref()
+    }
+
     /// Where things are after the pieces around the resource version were put together.
     fn spliced(&self, spans: &mut [Span], pieces: &[Bytes; 3], revision: Revision) -> Self {
         let mut head = self.clone();
@@ -380,7 +422,7 @@ impl Head {
                     .expect("bodies are limited below 4 GiB");
             }
         };
-        if self.text.is_none() {
+        if self.strings().is_none() {
             shift(&mut head.uid);
             shift(&mut head.deletion);
             spans.iter_mut().for_each(shift);
@@ -393,7 +435,11 @@ impl Head {
         head.has_resource_version = true;
         let metadata_end = self.metadata.range().end - old_end + new_end;
         head.metadata = Span::new(self.metadata.start as usize, metadata_end);
-        if let Some(own) = &mut head.text {
+        // What travels with the object is of the old revision.
+        if let Some(extra) = &mut head.extra {
+            extra.payload = None;
+        }
+        if let Some(own) = head.extra.as_mut().and_then(|extra| extra.strings.as_mut()) {
             let start = own.text.len();
             own.text.push_str(digits.format(revision.0));
             own.resource_version = Span::new(start, own.text.len());

@@ -62,6 +62,17 @@ impl Decoder {
         })
     }
 
+    /// One item of a list that is taken apart as it arrives; none if it is not of this resource (R13).
+    /// What is no JSON fails here as it would in [`Decoder::page`].
+    pub fn item(&self, item: &[u8]) -> Result<Option<Object>, Failure> {
+        let object = self.object(item);
+        if object.is_none() {
+            let list = [b"{\"items\":[", item, b"]}"].concat();
+            ListPage::split(&list).map_err(|error| Failure::Decode(error.to_string()))?;
+        }
+        Ok(object)
+    }
+
     /// One line of a watch.
     pub fn line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
         let broken = |error: masthead_core::SplitError| Failure::Decode(error.to_string());
@@ -127,6 +138,18 @@ mod tests {
         assert!(matches!(line("MODIFIED", &other), Ok(WatchItem::Skipped)));
         let cut = Decoder::new(Resource::pods()).line(b"{\"type\":\"ADDED\",\"obj");
         assert_eq!(cut.unwrap_err().class(), Class::Decode);
+    }
+
+    #[test]
+    fn r13_an_item_of_another_kind_is_skipped_and_a_broken_one_is_a_failure() {
+        let decoder = Decoder::new(Resource::pods());
+        assert!(decoder.item(POD.as_bytes()).unwrap().is_some());
+        assert!(decoder.item(br#"{"kind":"Node"}"#).unwrap().is_none());
+        let deep = "[".repeat(80) + &"]".repeat(80);
+        let deep = format!(r#"{{"a":{deep}}}"#);
+        for broken in [&b"{\"a\":tru}"[..], b"{\"a\":\"\xff\"}", b"{},{}]", deep.as_bytes()] {
+            assert_eq!(decoder.item(broken).unwrap_err().class(), Class::Decode);
+        }
     }
 
     #[test]

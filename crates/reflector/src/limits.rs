@@ -10,6 +10,11 @@ pub const PAGE_OBJECTS_MIN: usize = 25;
 pub const PAGE_OBJECTS_MAX: usize = 1000;
 /// A page that is whole after this time was quick, and the next one may be twice as large (R4).
 pub const QUICK_PAGE: Duration = Duration::from_secs(1);
+/// Where requests are cut after a time, a page should take at most this part of it: twice that and
+/// it still arrives.
+pub const PAGE_TIME_PART: u32 = 4;
+/// Objects on the first page where requests are cut after a time and nothing is known of the link.
+pub const PAGE_OBJECTS_CAUTIOUS: usize = 100;
 /// How often one page is asked for before the list begins again: with the backoff at its cap this
 /// is four minutes, and no server keeps a continue token for longer than its history (5 min).
 pub const PAGE_TRIES_MAX: u32 = 8;

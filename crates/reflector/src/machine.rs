@@ -13,7 +13,7 @@ use masthead_core::{Mutation, Object, ObjectKey, Revision, Time, planted};
 use tracing::debug;
 
 use crate::backoff::Backoff;
-use crate::limits::{SILENT_WATCHES_MAX, WATCH_GRACE};
+use crate::limits::{PAGE_OBJECTS_CAUTIOUS, PAGE_TIME_PART, SILENT_WATCHES_MAX, WATCH_GRACE};
 use crate::random::Random;
 use crate::report::{Phase, Report};
 use crate::{Failure, Output, Page, RequestId, ServerMemory, Settings, WatchFrom, WatchRequest};
@@ -77,6 +77,8 @@ pub struct Reflector {
     next_id: u64,
     /// Objects on the next page.
     limit: usize,
+    /// How long a page should take at most: requests that take longer have been cut, or will be.
+    page_time: Option<Duration>,
     /// The next list is read in pages, whatever the settings say (R2).
     pages_next: bool,
     /// When a list was begun without a wait, if nothing has got better since.
@@ -158,8 +160,10 @@ impl Reflector {
             Start::NotBefore(revision) => (Marks::not_before(revision), false),
             Start::At(resource_version) => (Marks::at(&resource_version), true),
         };
+        let cautious = settings.page_objects.min(PAGE_OBJECTS_CAUTIOUS);
         let mut it = Self {
-            limit: settings.page_objects,
+            limit: if settings.request.is_some() { cautious } else { settings.page_objects },
+            page_time: settings.request.map(|request| request / PAGE_TIME_PART),
             settings,
             memory,
             random: Random::new(seed),
@@ -202,9 +206,13 @@ impl Reflector {
                 let silence = pending.heard + self.settings.watch_silence;
                 if self.bookmarks { end.min(silence) } else { end }
             }
-            State::Paging { pending, .. }
-            | State::Streaming { pending, .. }
-            | State::Watching { pending } => pending.heard + self.settings.progress,
+            State::Paging { pending, .. } => {
+                let silence = pending.heard + self.settings.progress;
+                self.settings.request.map_or(silence, |most| silence.min(pending.asked + most))
+            }
+            State::Streaming { pending, .. } | State::Watching { pending } => {
+                pending.heard + self.settings.progress
+            }
         })
     }
 

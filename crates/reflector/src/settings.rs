@@ -50,6 +50,9 @@ pub struct Settings {
     pub page_objects_max: usize,
     /// Longest time without a byte of a list, and until a watch is open.
     pub progress: Duration,
+    /// Longest time that one page may take, however it moves, where something between here and the
+    /// server cuts requests after a time. Pages are made small enough for it from the start.
+    pub request: Option<Duration>,
     /// Shortest life of a watch.
     pub watch_timeout_min: Duration,
     /// Every watch lives shorter than this.
@@ -67,6 +70,7 @@ impl Default for Settings {
             page_objects_min: limits::PAGE_OBJECTS_MIN,
             page_objects_max: limits::PAGE_OBJECTS_MAX,
             progress: limits::PROGRESS,
+            request: None,
             watch_timeout_min: limits::WATCH_TIMEOUT_MIN,
             watch_timeout_max: limits::WATCH_TIMEOUT_MAX,
             watch_silence: limits::WATCH_SILENCE,
@@ -125,6 +129,12 @@ impl Settings {
             let ((lower, low), (upper, high)) = (pair[0], pair[1]);
             return Err(SettingsError::PageOrder { lower, low, upper, high });
         }
+        if let Some(request) = self.request
+            && self.progress >= request
+        {
+            let (shorter, short, longer) = ("progress", self.progress, "request");
+            return Err(SettingsError::TimeOrder { shorter, short, longer, long: request });
+        }
         let times = [
             ("progress", self.progress),
             ("watch_silence", self.watch_silence),
@@ -153,6 +163,9 @@ mod tests {
         let settings = Settings { progress: Duration::from_secs(200), ..Settings::default() };
         let text = settings.validate().unwrap_err().to_string();
         assert_eq!(text, "progress is 200s, watch_silence is 180s: the first must be shorter");
+        let request = Some(Duration::from_secs(30));
+        let text = Settings { request, ..Settings::default() }.validate().unwrap_err().to_string();
+        assert_eq!(text, "progress is 30s, request is 30s: the first must be shorter");
         let settings = Settings { page_objects_min: 0, ..Settings::default() };
         assert_eq!(settings.validate(), Err(SettingsError::Zero("page_objects_min")));
     }

@@ -173,3 +173,41 @@ fn what_the_source_repeats_is_ignored() {
     let applied = writer.apply([put(pod("a", "", 7)), put(pod("b", "", 7))], Time(0));
     assert_eq!((applied.changes, applied.ignored), (2, 0));
 }
+
+/// Name and revision of all objects of a state.
+fn shown(state: &masthead_cache::Snapshot) -> Vec<(String, u64)> {
+    state.iter().map(|it| (it.key().name().to_owned(), it.revision().0)).collect()
+}
+
+#[test]
+fn a_position_shows_what_was_read_when_the_history_has_long_gone_on() {
+    let (mut writer, cache) = cache(keeping(8));
+    writer.apply((0..3).map(|i| put(pod(&format!("p{i}"), "", 2 + i))), Time(0));
+    let mut cursor = cache.subscribe(Interest::all(), From::State, Gaps::Bridge).unwrap();
+    assert!(cursor.position().is_none(), "nothing was read");
+    let mut batch = Batch::default();
+    assert!(cursor.try_read(&mut batch, 2).unwrap());
+    let initial = cursor.position().unwrap();
+    assert_eq!(shown(&initial), [("p0".into(), 2), ("p1".into(), 3), ("p2".into(), 4)]);
+    assert!(cursor.try_read(&mut batch, 2).unwrap());
+    writer.apply((5..10).map(|rv| put(pod("p0", "", rv))), Time(0));
+    assert!(cursor.try_read(&mut batch, 2).unwrap());
+    assert_eq!(batch.events.last().unwrap().revision, Revision(6));
+    let position = cursor.position().unwrap();
+    writer.apply([delete("p1", 20)], Time(0));
+    writer.apply((21..60).map(|rv| put(pod("p2", "", rv))), Time(0));
+    assert!(cursor.try_read(&mut batch, 2).is_err(), "overtaken");
+    assert!(cursor.position().is_none(), "what it would have to begin with is gone");
+    let expected = [("p0".into(), 6), ("p1".into(), 3), ("p2".into(), 4)];
+    assert_eq!(shown(&position), expected);
+    assert!(cache.memory().pinned > 0);
+
+    let present = cursor.rebase();
+    assert_eq!(shown(&present), [("p0".into(), 9), ("p2".into(), 59)]);
+    assert!(!cursor.try_read(&mut batch, 2).unwrap(), "nothing after the present");
+    writer.apply([put(pod("p3", "", 99))], Time(0));
+    assert_eq!(read(&mut cursor), [(EventType::Added, "p3".to_owned(), 99)]);
+    drop((position, present, initial));
+    writer.apply([put(pod("p3", "", 100))], Time(0));
+    assert_eq!(cache.memory().pinned, 0);
+}

@@ -1,6 +1,6 @@
 //! One pass over a body that finds its head.
 
-use super::{ABSENT, Head, OWNER_SPANS, ParseError, Span, Str, Strings, unescape};
+use super::{ABSENT, Extra, Head, OWNER_SPANS, ParseError, Span, Str, Strings, unescape};
 use crate::Resource;
 use crate::json::{JsonError, Scanner};
 use crate::limits::{LABELS_MAX, OWNERS_MAX};
@@ -118,7 +118,10 @@ impl<'a> Walk<'a> {
         spans.extend(self.fields.iter().map(|(span, _)| *span));
         spans.append(&mut self.owners);
         let resource_version = self.resource_version;
-        self.head.text = self.owned.map(|text| Box::new(Strings { text, resource_version }));
+        self.head.extra = self.owned.map(|text| {
+            let strings = Some(Strings { text, resource_version });
+            Box::new(Extra { strings, payload: None })
+        });
         Ok(Parsed { head: self.head, namespace: self.namespace, name: self.name, spans })
     }
 

@@ -200,3 +200,15 @@ fn of_two_metadata_the_last_counts_alone() {
     let read: serde_json::Value = serde_json::from_slice(later.body()).unwrap();
     assert_eq!(read["metadata"]["resourceVersion"], "5");
 }
+
+#[test]
+fn what_travels_with_an_object_is_counted_and_stays_until_the_revision_changes() {
+    let plain = pod(POD).unwrap();
+    let laden = plain.with_payload(std::sync::Arc::new(7_u32), 4);
+    assert_eq!(laden.payload::<u32>().as_deref(), Some(&7));
+    assert_eq!((laden.payload::<u64>(), plain.payload::<u32>()), (None, None));
+    assert_eq!((laden.body(), laden.key(), laden.uid()), (plain.body(), plain.key(), plain.uid()));
+    assert_eq!(laden.body_bytes(), plain.body_bytes() + 4);
+    assert_eq!(laden.clone().with_created(Revision(1)).payload::<u32>().as_deref(), Some(&7));
+    assert_eq!(laden.with_revision(Revision(9)).payload::<u32>(), None);
+}

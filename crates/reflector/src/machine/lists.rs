@@ -70,12 +70,25 @@ impl Reflector {
         }
     }
 
-    /// A quick, full page lets the next one be larger (R4).
+    /// A quick, full page lets the next one be larger (R4), as far as that takes no longer than a page
+    /// should.
     fn resize(&mut self, pending: &Pending, page: &Page, now: Time) {
-        let full = page.objects.len() + page.skipped >= self.limit;
-        if full && now.since(pending.asked) < QUICK_PAGE {
+        let (objects, took) = (page.objects.len() + page.skipped, now.since(pending.asked));
+        if objects < self.limit {
+            return;
+        }
+        if took < QUICK_PAGE {
             self.limit = (self.limit * 2).min(self.settings.page_objects_max);
         }
+        self.fit(objects, took);
+    }
+
+    /// Makes pages small enough for the time that they have, at the rate at which objects came.
+    pub(super) fn fit(&mut self, objects: usize, took: Duration) {
+        let Some(page_time) = self.page_time else { return };
+        let fits = objects as u128 * page_time.as_millis() / took.as_millis().max(1);
+        let fits = usize::try_from(fits).unwrap_or(usize::MAX);
+        self.limit = self.limit.min(fits).max(self.settings.page_objects_min);
     }
 
     /// May a list of this resource version be applied? If not, what follows has been arranged.

@@ -7,8 +7,8 @@ use tracing::debug;
 
 use super::pages::Pages;
 use super::{Pending, Reflector, State, Then};
-use crate::limits::{PAGE_TRIES_MAX, SHORT_WATCH, SHORT_WATCHES_MAX};
-use crate::{Failure, Recovery};
+use crate::limits::{PAGE_TIME_PART, PAGE_TRIES_MAX, QUICK_PAGE, SHORT_WATCH, SHORT_WATCHES_MAX};
+use crate::{Class, Failure, Recovery};
 
 impl Reflector {
     /// The request that is under way has failed.
@@ -55,6 +55,8 @@ impl Reflector {
             }
             // The time-out itself was the wait.
             Recovery::Resume if late && !smallest => self.page(pages, now),
+            // Pages do arrive in between: the link is cut, and not the server in trouble.
+            Recovery::Resume if pages.tries == 1 && !pages.is_first() => self.page(pages, now),
             Recovery::Resume => self.page_later(pages, None, now),
             Recovery::Backoff { at_least } => self.page_later(pages, at_least, now),
         }
@@ -85,6 +87,9 @@ impl Reflector {
         now: Time,
     ) {
         let progress = staged.len() > 0;
+        if progress && failure.class() == Class::Broken {
+            self.stream_cut(staged.len(), now.since(pending.asked));
+        }
         self.pages_next |= progress || failure.class().is_time_out();
         if progress && planted::on("staged_list_kept_after_break") {
             let pages = Pages::new(crate::ListAt::Latest).keeping(staged.collect());
@@ -103,6 +108,16 @@ impl Reflector {
             Recovery::Resume | Recovery::Reconsider => self.wait(None, Then::List, now),
             Recovery::Backoff { at_least } => self.wait(at_least, Then::List, now),
         }
+    }
+
+    /// A stream that was cut after so many objects tells how fast they come and how long requests live.
+    fn stream_cut(&mut self, objects: usize, lived: Duration) {
+        if lived < QUICK_PAGE {
+            return;
+        }
+        let page_time = lived / PAGE_TIME_PART;
+        self.page_time = Some(self.page_time.map_or(page_time, |it| it.min(page_time)));
+        self.fit(objects, lived);
     }
 
     fn watch_failed(&mut self, pending: Pending, failure: &Failure, now: Time) {

@@ -62,6 +62,11 @@ impl Fixture {
                     settings.page_objects_min =
                         settings.page_objects_min.min(settings.page_objects);
                 }
+                Some(("request", seconds)) => {
+                    settings.progress = std::time::Duration::from_secs(1);
+                    let seconds = seconds.parse().unwrap();
+                    settings.request = Some(std::time::Duration::from_secs(seconds));
+                }
                 Some(("start", n)) => start = Start::NotBefore(n.parse().unwrap()),
                 Some(("at", version)) => start = Start::At(version.to_owned()),
                 _ => panic!("setting {word}"),

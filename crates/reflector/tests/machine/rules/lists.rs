@@ -301,8 +301,7 @@ fn r04_the_page_size_halves_down_to_25_and_then_the_waits_grow() {
 
 #[test]
 fn r04_quick_full_pages_double_the_size_up_to_1000() {
-    let full: Vec<_> = (0..500).map(|n| format!(" n{n:04}@1")).collect();
-    let full = full.concat();
+    let full = objects("", 500);
     let mut fixture = Fixture::new("");
     fixture.script("list 1 latest limit=500");
     fixture.script(&format!("> page 1 rv=10 next=t1{full}\n----\nlist 2 continue=t1 limit=1000"));
@@ -334,4 +333,62 @@ fn r04_the_deadline_is_on_progress() {
     );
     let report = fixture.machine.report(fixture.now);
     assert_eq!(report.last_error.unwrap().class, Class::TimedOutProgress);
+}
+
+/// So many objects, each after a mark.
+fn objects(mark: &str, count: usize) -> String {
+    let objects: Vec<_> = (0..count).map(|n| format!(" {mark}n{n:04}@1")).collect();
+    objects.concat()
+}
+
+#[test]
+fn r04_where_requests_are_cut_pages_are_made_to_fit() {
+    let mut fixture = Fixture::new("request=8");
+    fixture.script("list 1 latest limit=100");
+    // 100 objects take 1.6 s, and a page should take 2 s at most.
+    fixture.now = Time(1_600);
+    let page = objects("", 100);
+    fixture.script(&format!("> page 1 rv=10 next=t1{page}\n----\nlist 2 continue=t1 limit=100"));
+    // Now they take 4 s: half as many next time.
+    fixture.now = Time(5_600);
+    fixture.script(&format!("> page 2 rv=10 next=t2{page}\n----\nlist 3 continue=t2 limit=50"));
+    // A page that moves all the time is given up all the same when its time is over.
+    for at in [6_500, 7_400, 8_300, 9_200, 10_100, 11_000, 11_900, 12_800, 13_599] {
+        fixture.script(&format!("> at {at}\n> bytes 3 10"));
+    }
+    fixture.script(
+        "> at 13600
+         ----
+         cancel 3
+         list 4 continue=t2 limit=25",
+    );
+    let report = fixture.machine.report(fixture.now);
+    assert_eq!(report.last_error.unwrap().class, Class::TimedOutProgress);
+}
+
+#[test]
+fn r04_a_stream_that_was_cut_tells_how_large_pages_may_be() {
+    let mut fixture = Fixture::new("streaming");
+    fixture.script("watch 1 state");
+    fixture.script("> open 1");
+    fixture.script(&format!("> events 1{}", objects("+", 400)));
+    fixture.now = Time(8_000);
+    fixture.script("> fail 1 reset\n----\nlist 2 latest limit=100");
+}
+
+#[test]
+fn r04_a_page_that_breaks_off_between_pages_that_arrive_is_asked_for_at_once() {
+    run(
+        "limit=100",
+        "list 1 latest limit=100
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=100
+         > fail 2 reset
+         ----
+         list 3 continue=t1 limit=100
+         > fail 3 reset
+         ----
+         wait",
+    );
 }
