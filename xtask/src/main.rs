@@ -47,6 +47,8 @@ const PLANTED: Step = Step {
         "masthead-cache",
         "--package",
         "masthead-reflector",
+        "--package",
+        "masthead-informer",
         "--tests",
         "--locked",
         "planted_",

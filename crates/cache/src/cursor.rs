@@ -141,6 +141,8 @@ enum Initial {
     Awaited,
     /// Handed out up to `after`.
     Reading { snapshot: Snapshot, after: Option<ObjectKey> },
+    /// Handed out whole. Kept until the next read, for [`Cursor::position`].
+    Read(Snapshot),
 }
 
 /// Bytes of a waiting cursor besides its interest: both halves and its place in the index.
@@ -212,6 +214,11 @@ impl Cursor {
         &self.state.interest
     }
 
+    /// A look at how far it is behind.
+    pub fn lag(&self) -> Lag {
+        Lag { shared: self.shared.clone(), state: self.state.clone() }
+    }
+
     /// Bytes that it costs while it waits.
     pub fn bytes(&self) -> usize {
         CURSOR_BYTES + self.state.interest.heap_bytes()
@@ -226,7 +233,7 @@ impl Cursor {
             self.shared.settled()
         };
         let unread = self.state.has_unread() && !planted::on("bookmark_before_flush");
-        let quiet = self.initial.is_none() && !unread;
+        let quiet = !self.is_initial() && !unread;
         let current = self.epoch == self.shared.view().epoch;
         let reached = !self.in_future || settled > self.read;
         (quiet && current && reached).then(|| settled.max(self.read))
@@ -242,7 +249,9 @@ impl Cursor {
     pub fn position(&self) -> Option<Snapshot> {
         match self.initial.as_deref() {
             Some(Initial::Awaited) => return None,
-            Some(Initial::Reading { snapshot, .. }) => return Some(snapshot.clone()),
+            Some(Initial::Reading { snapshot, .. } | Initial::Read(snapshot)) => {
+                return Some(snapshot.clone());
+            }
             None => {}
         }
         let (view, seq) = (self.shared.view(), self.next - 1);
@@ -297,6 +306,11 @@ impl Cursor {
         Poll::Pending
     }
 
+    /// Is it still with the initial state?
+    fn is_initial(&self) -> bool {
+        matches!(self.initial.as_deref(), Some(Initial::Awaited | Initial::Reading { .. }))
+    }
+
     fn is_filled_meanwhile(&self) -> bool {
         matches!(self.initial.as_deref(), Some(Initial::Awaited)) && self.shared.view().epoch > 0
     }
@@ -307,7 +321,7 @@ impl Cursor {
             if self.scan(batch, max)? {
                 return Ok(true);
             }
-            if self.initial.is_some() || !self.state.has_unread() {
+            if self.is_initial() || !self.state.has_unread() {
                 return Ok(false);
             }
         }
@@ -317,9 +331,10 @@ impl Cursor {
     fn scan(&mut self, batch: &mut Batch, max: usize) -> Result<bool, Overtaken> {
         batch.events.clear();
         batch.initial_end = None;
-        if self.initial.is_some() {
+        if self.is_initial() {
             self.read_initial(batch, max);
         } else {
+            self.initial = None;
             self.read_changes(batch, max)?;
         }
         Ok(!batch.events.is_empty() || batch.initial_end.is_some())
@@ -357,7 +372,8 @@ impl Cursor {
         }));
         if batch.events.len() < max {
             batch.initial_end = Some(snapshot.revision);
-            self.initial = None;
+            let read = Initial::Read(snapshot.clone());
+            self.initial = Some(Box::new(read));
         } else if let Some(last) = batch.events.last() {
             *after = Some(last.object.key().clone());
         }
@@ -440,6 +456,21 @@ impl Cursor {
 
     fn overtaken(&self, view: &View) -> Overtaken {
         Overtaken { read: self.read, oldest: view.oldest.max(self.shared.view().oldest) }
+    }
+}
+
+/// How far a cursor is behind, also for those who do not hold it.
+#[derive(Clone, Debug)]
+pub struct Lag {
+    shared: Arc<Shared>,
+    state: Arc<CursorState>,
+}
+
+impl Lag {
+    /// Changes from the first that concerns the reader and is unread to the newest; zero if none is.
+    pub fn changes(&self) -> u64 {
+        let first = self.state.unread.load(Ordering::Acquire);
+        if first == NONE { 0 } else { (self.shared.view().seq + 1).saturating_sub(first) }
     }
 }
 

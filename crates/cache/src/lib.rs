@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 use masthead_core::{Object, ObjectKey, Revision};
 
-pub use cursor::{Batch, Cursor, Event, From, Gaps, Overtaken, SubscribeError};
+pub use cursor::{Batch, Cursor, Event, From, Gaps, Lag, Overtaken, SubscribeError};
 pub use index::{Index, IndexError, IndexValues, NAMESPACE_INDEX, OWNER_INDEX};
 pub use interest::Interest;
 pub use memory::Memory;

@@ -330,6 +330,11 @@ impl Object {
         Self::of(Inner { body, key, revision, created, head }, self.spans())
     }
 
+    /// Are the two one object in memory?
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.inner(), other.inner())
+    }
+
     /// What travels with the object, if it is one of these.
     pub fn payload<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.inner().head.payload()?.value.clone().downcast().ok()

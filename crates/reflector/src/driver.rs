@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -98,8 +98,31 @@ impl<S: Source> Driver<S> {
         self.report.subscribe()
     }
 
+    /// Reports to somebody who outlives this driver, for example to follow it across restarts.
+    pub fn with_report(mut self, report: watch::Sender<Report>) -> Self {
+        self.report = report;
+        self
+    }
+
     /// Runs until it is dropped, which also cancels the request that is under way.
     pub async fn run(mut self) -> Infallible {
+        self.drive().await
+    }
+
+    /// Runs until `stop` resolves. Gives back the writer: the cache can be driven again.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Writer {
+        {
+            let (mut stop, mut drive) = (pin!(stop), pin!(self.drive()));
+            poll_fn(|cx| match stop.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => drive.as_mut().poll(cx).map(|never| match never {}),
+            })
+            .await;
+        }
+        self.writer
+    }
+
+    async fn drive(&mut self) -> Infallible {
         let mut sleep = Box::pin(sleep_until(self.began));
         loop {
             self.perform();

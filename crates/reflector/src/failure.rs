@@ -187,6 +187,24 @@ fn recovery_of(status: &Status) -> Recovery {
 }
 
 impl Class {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::Expired,
+        Self::TimedOutSilent,
+        Self::TimedOutProgress,
+        Self::Overloaded,
+        Self::Server,
+        Self::Rejected,
+        Self::Refused,
+        Self::Tls,
+        Self::Broken,
+        Self::Decode,
+        Self::RvLoop,
+    ];
+
     /// Did it take too long?
     pub const fn is_time_out(self) -> bool {
         matches!(self, Self::TimedOutSilent | Self::TimedOutProgress)

@@ -28,7 +28,7 @@ pub use driver::Driver;
 pub use failure::{Class, Failure, Recovery};
 pub use machine::{Reflector, Start};
 pub use mux::{Mux, MuxSource, Upstream, UpstreamEvents, UpstreamItem};
-pub use report::{LastError, Phase, Relists, Report, Rewound};
+pub use report::{Errors, LastError, Phase, Relists, Report, Rewound};
 pub use request::{
     ListAt, ListRequest, Output, Page, RequestId, WatchFrom, WatchItem, WatchRequest,
 };

@@ -75,6 +75,27 @@ pub struct Relists {
     pub silent: u32,
 }
 
+/// How often what sort of thing went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Errors([u32; Class::ALL.len()]);
+
+impl Errors {
+    /// So many of this class.
+    pub fn of(&self, class: Class) -> u32 {
+        self.0[class as usize]
+    }
+
+    /// So many of each class that there was.
+    pub fn iter(&self) -> impl Iterator<Item = (Class, u32)> + '_ {
+        Class::ALL.into_iter().map(|class| (class, self.of(class))).filter(|(_, count)| *count > 0)
+    }
+
+    /// So many.
+    pub fn total(&self) -> u64 {
+        self.0.iter().copied().map(u64::from).sum()
+    }
+}
+
 /// A source that went back in time (R11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rewound {
@@ -107,6 +128,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// What went wrong last. Stays when all is well again; see `at`.
     pub last_error: Option<LastError>,
+    /// What went wrong so far, by class.
+    pub errors: Errors,
     /// When the next request leaves, while waiting.
     pub next_try: Option<Time>,
     /// The source's resource versions are no decimal numbers: nothing is known about their order,
@@ -129,6 +152,7 @@ pub struct Report {
 impl Report {
     pub(crate) fn failed(&mut self, failure: &Failure, now: Time) {
         let text = failure.to_string().into();
+        self.errors.0[failure.class() as usize] += 1;
         self.last_error = Some(LastError { class: failure.class(), text, at: now });
     }
 

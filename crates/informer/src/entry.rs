@@ -1,0 +1,209 @@
+//! Objects as readers get them.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use masthead_core::{Labels, Object, ObjectKey, OwnerReference, Revision};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+
+use crate::compact::Packed;
+use crate::limits::DECODED_MAX;
+
+/// An object of an informer: its head at hand, the whole of it decoded when asked for.
+///
+/// Cheap to clone. It stays what it is, whatever happens to the object afterwards.
+pub struct Entry<K> {
+    object: Object,
+    reading: Arc<Reading>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// An object that is not what its informer takes it for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Its JSON does not fit the type.
+    #[error("{key} cannot be read as {kind}; follow the resource untyped, or mend the type")]
+    Type {
+        /// Which object.
+        key: ObjectKey,
+        /// The type.
+        kind: &'static str,
+        /// What does not fit.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Its compressed body cannot be opened.
+    #[error("the compressed body of {key} is damaged")]
+    Damaged {
+        /// Which object.
+        key: ObjectKey,
+        /// What the decompressor says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is held decoded as another type, and its JSON is gone.
+    #[error("{key} is held decoded: its JSON is not there")]
+    Held {
+        /// Which object.
+        key: ObjectKey,
+    },
+}
+
+/// What the readers of one cache share: what was decoded last, and how often that failed.
+pub(crate) struct Reading {
+    hasher: RandomState,
+    decoded: Box<[Mutex<Option<Decoded>>]>,
+    failures: AtomicU64,
+}
+
+type Decoded = (Object, Arc<dyn std::any::Any + Send + Sync>);
+
+impl Default for Reading {
+    fn default() -> Self {
+        let decoded = (0..DECODED_MAX).map(|_| Mutex::default()).collect();
+        Self { hasher: RandomState::new(), decoded, failures: AtomicU64::new(0) }
+    }
+}
+
+impl Reading {
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    fn place(&self, object: &Object) -> &Mutex<Option<Decoded>> {
+        let hash = self.hasher.hash_one(object.key().as_str());
+        let places = self.decoded.len() as u64;
+        &self.decoded[usize::try_from(hash % places).expect("below the number of places")]
+    }
+}
+
+impl<K> Entry<K> {
+    pub(crate) fn new(object: Object, reading: &Arc<Reading>) -> Self {
+        Self { object, reading: reading.clone(), kind: PhantomData }
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> &ObjectKey {
+        self.object.key()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.key().name()
+    }
+
+    /// The namespace; empty where there are none.
+    pub fn namespace(&self) -> &str {
+        self.key().namespace()
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.object.uid()
+    }
+
+    /// `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> &str {
+        self.object.resource_version()
+    }
+
+    /// The same as a number; zero if it is none.
+    pub fn revision(&self) -> Revision {
+        self.object.revision()
+    }
+
+    /// `metadata.deletionTimestamp`, if the object is being deleted.
+    pub fn deletion_timestamp(&self) -> Option<&str> {
+        self.object.deletion_timestamp()
+    }
+
+    /// All labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.object.labels()
+    }
+
+    /// One label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.object.label(name)
+    }
+
+    /// The objects that own this one.
+    pub fn owners(&self) -> impl Iterator<Item = OwnerReference<'_>> {
+        self.object.owners()
+    }
+
+    /// Are the two one object in memory?
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        self.object.ptr_eq(&other.object)
+    }
+
+    /// The bytes and the head, as the cache has them.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The JSON, where it is held.
+    pub fn json(&self) -> Result<Bytes, DecodeError> {
+        json(&self.object)
+    }
+}
+
+/// The JSON of an object, where it is held.
+pub(crate) fn json(object: &Object) -> Result<Bytes, DecodeError> {
+    let key = || object.key().clone();
+    if let Some(packed) = object.payload::<Packed>() {
+        let opened = packed.open().map(Bytes::from);
+        return opened.map_err(|source| DecodeError::Damaged { key: key(), source });
+    }
+    if object.body_bytes() > object.body().len() {
+        return Err(DecodeError::Held { key: key() });
+    }
+    Ok(object.body().clone())
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
+    /// The object as its type. Free where it is held so; otherwise decoded, unless somebody just did.
+    pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
+        if let Some(held) = self.object.payload::<K>() {
+            return Ok(held);
+        }
+        let place = self.reading.place(&self.object);
+        let known = place.lock().clone().filter(|(object, _)| object.ptr_eq(&self.object));
+        if let Some(value) = known.and_then(|(_, value)| value.downcast::<K>().ok()) {
+            return Ok(value);
+        }
+        let value = self.decode_anew().inspect_err(|_| {
+            self.reading.failures.fetch_add(1, Ordering::Relaxed);
+        })?;
+        *place.lock() = Some((self.object.clone(), value.clone()));
+        Ok(value)
+    }
+
+    fn decode_anew(&self) -> Result<Arc<K>, DecodeError> {
+        let json = self.json()?;
+        serde_json::from_slice(&json).map(Arc::new).map_err(|source| DecodeError::Type {
+            key: self.key().clone(),
+            kind: std::any::type_name::<K>(),
+            source,
+        })
+    }
+}
+
+impl<K> Clone for Entry<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.object.clone(), &self.reading)
+    }
+}
+
+impl<K> fmt::Debug for Entry<K> {
+    /// Key and version, never content: bodies may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}

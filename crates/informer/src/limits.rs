@@ -1,0 +1,48 @@
+//! Every bound of this crate, with its reason. Those a user may set are defaults of the settings.
+
+use std::time::Duration;
+
+/// Changes that a cache keeps for its handlers: what is missed beyond is told as a difference (R20).
+pub const HISTORY_CHANGES: usize = 4096;
+/// Bytes of those changes: a tenth of what 10,000 pods take.
+pub const HISTORY_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes that handlers may pin in one cache before the slowest loses its place: about 7,000 pods that
+/// changed while it was busy.
+pub const PINNED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How often pinned bytes are looked at, and how long a handler that hears nothing keeps an old place.
+pub const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// Events that a handler takes from the cache at a time.
+pub const BATCH_EVENTS: usize = 128;
+/// Shortest time between two resyncs of a handler (R22).
+pub const RESYNC_MIN: Duration = Duration::from_secs(1);
+/// Objects whose decoded form is kept for the next reader, each in a place of its own.
+pub const DECODED_MAX: usize = 256;
+/// Fields beside the metadata that an informer may index or select by.
+pub const FIELDS_MAX: usize = masthead_core::limits::SELECTABLE_FIELDS_MAX;
+/// Namespaces that one informer may follow one by one; each has a watch of its own. Whoever needs more
+/// follows all of them.
+pub const NAMESPACES_MAX: usize = 64;
+/// Handlers and streams of one informer.
+pub const HANDLERS_MAX: usize = 1024;
+/// Bodies from which a kind's dictionary is learned.
+pub const DICTIONARY_SAMPLES: usize = 64;
+/// Bytes of a dictionary: the size from which zstd gains little.
+pub const DICTIONARY_BYTES: usize = 64 * 1024;
+/// How hard compact bodies are compressed: above this, twice the time saves some percent.
+pub const COMPACT_LEVEL: i32 = 3;
+/// Decompressors that wait for readers.
+pub const DECOMPRESSORS_MAX: usize = 8;
+/// Largest saved state that is read: 100,000 pods of 10 KB.
+pub const SAVED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Between two savings of a cache.
+pub const SAVE_INTERVAL: Duration = Duration::from_secs(300);
+/// The time-outs in their order (R27); each leaves room for several of the one before.
+pub const CONNECT: Duration = Duration::from_secs(10);
+/// See [`CONNECT`]: no byte for this long.
+pub const PROGRESS: Duration = Duration::from_secs(30);
+/// See [`CONNECT`]: one page. Load balancers and proxies cut at 60 to 90 s.
+pub const REQUEST: Duration = Duration::from_secs(50);
+/// See [`CONNECT`]: one resource in a wait.
+pub const RESOURCE_SYNC: Duration = Duration::from_secs(300);
+/// See [`CONNECT`]: a whole wait.
+pub const WHOLE_SYNC: Duration = Duration::from_secs(600);
