@@ -126,7 +126,13 @@ func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 
 func main() {
 	rounds := flag.Int("rounds", 3, "rounds of each measurement, of which the best counts")
+	address := flag.String("sync", "", "fill an informer from the server at this address instead")
+	token := flag.String("token", "", "the token for it")
 	flag.Parse()
+	if *address != "" {
+		syncPods(*address, *token)
+		return
+	}
 
 	var pods []*corev1.Pod
 	lines := bufio.NewScanner(os.Stdin)

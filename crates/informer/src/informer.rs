@@ -160,7 +160,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 
     /// Has a handler called for every event from the present state on (R18, R19). It may be added before
-    /// or after the start, and is called on a task of its own until it is removed or the factory ends.
+    /// or after the start, and is called on a task of its own until it is removed.
     pub fn add_handler(
         &self,
         options: &HandlerOptions<K>,

@@ -56,7 +56,8 @@ pub(crate) struct Part {
     run: Mutex<Run>,
     readers: Mutex<Vec<Arc<Subscriber>>>,
     saved: Option<PathBuf>,
-    on_error: Option<OnError>,
+    /// Taken by the first start.
+    on_error: Mutex<Option<OnError>>,
 }
 
 /// Is it running?
@@ -64,8 +65,10 @@ enum Run {
     Stopped(Writer),
     /// The writer comes back when the driver ends. Dropping the sender ends it.
     Running(oneshot::Sender<()>, JoinHandle<Writer>),
-    /// Between the two.
-    Stopping,
+    /// On the way from the second to the first; was it asked to start meanwhile?
+    Stopping {
+        again: bool,
+    },
 }
 
 /// What a part is made of.
@@ -115,7 +118,7 @@ impl Part {
             run: Mutex::new(Run::Stopped(writer)),
             readers: Mutex::default(),
             saved,
-            on_error,
+            on_error: Mutex::new(on_error),
         }))
     }
 
@@ -142,19 +145,20 @@ impl Part {
     /// Begins, or goes on where it was stopped. Does nothing if it runs.
     pub(crate) fn start(self: &Arc<Self>) {
         let mut run = self.run.lock();
-        *run = match std::mem::replace(&mut *run, Run::Stopping) {
+        *run = match std::mem::replace(&mut *run, Run::Stopping { again: true }) {
             Run::Stopped(writer) => {
                 let (stop, stopped) = oneshot::channel::<()>();
                 let driver = self.driver(writer).run_until(async {
                     let _ = stopped.await;
                 });
-                if let Some(on_error) = &self.on_error {
+                if let Some(on_error) = self.on_error.lock().take() {
                     let (part, report) = (Arc::downgrade(self), self.report());
-                    tokio::spawn(tell_errors(part, report, on_error.clone()));
+                    tokio::spawn(tell_errors(part, report, on_error));
                 }
                 Run::Running(stop, tokio::spawn(driver))
             }
-            other => other,
+            Run::Stopping { .. } => Run::Stopping { again: true },
+            running @ Run::Running(..) => running,
         };
     }
 
@@ -172,20 +176,31 @@ impl Part {
     }
 
     /// Ends the reflector; the cache stays as it is.
-    pub(crate) async fn stop(&self) {
-        let run = std::mem::replace(&mut *self.run.lock(), Run::Stopping);
-        let stopped = match run {
-            Run::Running(stop, driver) => {
-                drop(stop);
-                match driver.await {
-                    Ok(writer) => Run::Stopped(writer),
-                    Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-                }
-            }
-            other => other,
+    pub(crate) async fn stop(self: &Arc<Self>) {
+        let Some((stop, driver)) = self.begin_stop() else { return };
+        drop(stop);
+        let writer = match driver.await {
+            Ok(writer) => writer,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
-        *self.run.lock() = stopped;
+        let before = std::mem::replace(&mut *self.run.lock(), Run::Stopped(writer));
         self.save();
+        if matches!(before, Run::Stopping { again: true }) {
+            self.start();
+        }
+    }
+
+    /// What has to end, if it runs.
+    fn begin_stop(&self) -> Option<(oneshot::Sender<()>, JoinHandle<Writer>)> {
+        let mut run = self.run.lock();
+        match std::mem::replace(&mut *run, Run::Stopping { again: false }) {
+            Run::Running(stop, driver) => Some((stop, driver)),
+            Run::Stopping { .. } => None,
+            stopped @ Run::Stopped(_) => {
+                *run = stopped;
+                None
+            }
+        }
     }
 
     pub(crate) fn add_reader(&self, subscriber: &Arc<Subscriber>) {

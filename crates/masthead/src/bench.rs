@@ -3,11 +3,21 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 mod cache;
+mod child;
+mod fanout;
+mod herd;
+mod list;
 mod machine;
 mod peers;
+mod place;
 mod pods;
+mod process;
 mod report;
+mod scale;
+mod serve;
 mod store;
+mod sync;
+mod wire;
 
 /// What to measure.
 #[derive(Subcommand)]
@@ -25,6 +35,43 @@ pub(crate) enum Scenario {
   masthead bench store --dir /var/lib      on the disk that counts
   masthead bench store -o json | jq .ratio")]
     Store(store::StoreArguments),
+    /// One update to many watches: processor time, delay and memory, against bare sockets
+    #[command(after_help = "Examples:
+  masthead bench fanout                    everything: two minutes
+  masthead bench fanout --part memory      only what a waiting watch costs
+  masthead bench fanout --part cost --watches 100
+  masthead bench fanout -o json | jq .ratio")]
+    Fanout(fanout::FanoutArguments),
+    /// A list of 10,000 pods: the server's processor time, against bare writes of the same bytes
+    #[command(after_help = "Examples:
+  masthead bench list                      10,000 pods over HTTP/1.1 and HTTP/2
+  masthead bench list --pods 100000 --lists 2
+  masthead bench list -o json | jq .ratio")]
+    List(list::ListArguments),
+    /// `masthead serve` with its store on disk: start, memory, creations over HTTPS
+    #[command(after_help = "Examples:
+  masthead bench serve                     starts with nothing, 10,000 and 100,000 pods
+  masthead bench serve --pods 10000 --seconds 3
+  masthead bench serve -o json | jq .ratio")]
+    Serve(serve::ServeArguments),
+    /// As many watches as a large cluster has, each of one node's pods
+    #[command(after_help = "Examples:
+  masthead bench scale                     20,000 watches over HTTP/1.1, 100,000 over HTTP/2: minutes
+  masthead bench scale --watches 2000 --streams 0 --seconds 10
+  masthead bench scale -o json | jq .ratio")]
+    Scale(scale::ScaleArguments),
+    /// The first sync of an informer: processor time and memory, against kube-rs and client-go
+    #[command(after_help = "Examples:
+  masthead bench sync                      10,000 pods, peers built with the cargo and Go on PATH
+  masthead bench sync --pods 50000
+  masthead bench sync --peers skip -o json | jq .ours")]
+    Sync(sync::SyncArguments),
+    /// The other side of a measurement
+    #[command(hide = true)]
+    ServeChild(child::ChildArguments),
+    /// One client of a measurement
+    #[command(hide = true)]
+    SyncChild(sync::SyncChildArguments),
 }
 
 /// How to show the figures.
@@ -66,5 +113,12 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
     match scenario {
         Scenario::Cache(arguments) => cache::run(&arguments),
         Scenario::Store(arguments) => store::run(&arguments),
+        Scenario::Fanout(arguments) => fanout::run(&arguments),
+        Scenario::List(arguments) => list::run(&arguments),
+        Scenario::Serve(arguments) => serve::run(&arguments),
+        Scenario::Scale(arguments) => scale::run(&arguments),
+        Scenario::Sync(arguments) => sync::run(&arguments),
+        Scenario::ServeChild(arguments) => child::run(&arguments),
+        Scenario::SyncChild(arguments) => sync::child(&arguments),
     }
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 use clap::Command;
 use serde_json::Value;
 
-/// Makes what a configuration file says the defaults of the command that is called. The file is the
-/// one that `--config` or `MASTHEAD_CONFIG` names.
+/// Makes what a configuration file says the defaults of the command that is called, if it takes one. The
+/// file is the one that `--config` or `MASTHEAD_CONFIG` names.
 pub(crate) fn apply(
     command: Command,
     arguments: impl Iterator<Item = OsString>,
@@ -20,6 +20,9 @@ pub(crate) fn apply(
     let Some(found) = command.find_subcommand(called) else { return Ok(command) };
     let known: Vec<String> =
         found.get_arguments().filter_map(|it| it.get_long().map(str::to_owned)).collect();
+    if !known.iter().any(|name| name == "config") {
+        return Ok(command);
+    }
     let settings = read(&path)?;
     for name in settings.keys() {
         if !known.contains(name) || name == "config" {

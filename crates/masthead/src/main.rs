@@ -5,8 +5,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
+mod client;
 mod configuration;
 mod serve;
+mod sync;
+mod watch;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -23,6 +26,10 @@ struct Arguments {
 enum Command {
     /// Serve the Kubernetes API: list, watch and CRUD from a watch cache
     Serve(Box<serve::ServeArguments>),
+    /// Sync caches as a controller would, and show how it goes and what is in the way
+    Sync(Box<sync::SyncArguments>),
+    /// Print objects and every change of them, across restarts and lost connections
+    Watch(Box<watch::WatchArguments>),
     /// Measure this machine: every figure is a ratio to a peer or a floor from the same run
     #[command(subcommand, arg_required_else_help = true)]
     Bench(bench::Scenario),
@@ -30,16 +37,18 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = arguments().and_then(|arguments| match arguments.command {
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Bench(scenario) => bench::run(scenario),
+        Command::Serve(arguments) => serve::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Sync(arguments) => sync::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
+        Command::Bench(scenario) => bench::run(scenario).map(|()| ExitCode::SUCCESS),
     });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    done.unwrap_or_else(|error| match error.downcast::<clap::Error>() {
+        Ok(usage) => usage.exit(),
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 /// Flags count more than the environment, and that more than a configuration file.

@@ -17,7 +17,7 @@ use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-mod values;
+pub(crate) mod values;
 
 use values::{bytes, duration};
 

@@ -203,6 +203,10 @@ impl<S: Source> Driver<S> {
 
     fn handle(&mut self, happened: Happened) {
         let now = self.now();
+        // The last bytes of an answer come with it.
+        if let Some((id, bytes)) = self.request.uncounted() {
+            self.machine.handle_bytes(id, bytes, now);
+        }
         match happened {
             Happened::Bytes(id, bytes) => self.machine.handle_bytes(id, bytes, now),
             Happened::Page(id, mut page) => {
@@ -259,6 +263,16 @@ impl Request {
             Self::None => None,
             Self::List(id, ..) | Self::Opening(id, ..) | Self::Open(id, ..) => Some(*id),
         }
+    }
+
+    /// Bytes that came and that the machine does not know of.
+    fn uncounted(&self) -> Option<(RequestId, u64)> {
+        let (Self::List(id, meter, _) | Self::Opening(id, meter, _) | Self::Open(id, meter, _)) =
+            self
+        else {
+            return None;
+        };
+        Some((*id, meter.take())).filter(|(_, bytes)| *bytes > 0)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Happened> {

@@ -62,6 +62,11 @@ impl Meter {
         }
     }
 
+    /// Bytes since the last call, without waiting for any.
+    pub(crate) fn take(&self) -> u64 {
+        std::mem::take(&mut self.0.lock().bytes)
+    }
+
     /// Bytes since the last call.
     pub(crate) fn poll_bytes(&self, cx: &Context<'_>) -> Poll<u64> {
         let mut reading = self.0.lock();

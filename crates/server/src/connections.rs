@@ -1,19 +1,20 @@
 //! Accepting connections and serving requests on them.
 
 use std::convert::Infallible;
-use std::io;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -27,11 +28,20 @@ use crate::limits::{
     ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, STREAM_BUFFER_BYTES, UNSENT_BYTES_MAX,
 };
 
+mod gathered;
+mod sending;
+mod wire;
+
+use gathered::Gathered;
+use sending::Long;
+use wire::{Socket, Wire};
+
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
     app: Arc<App>,
     tls: Option<TlsAcceptor>,
-    builder: Builder<TokioExecutor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
     clock: Clock,
     open: AtomicUsize,
     /// True once the server goes down.
@@ -45,8 +55,8 @@ impl Connections {
         clock: Clock,
         shutdown: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let builder = builder(&app.limits);
-        Arc::new(Self { app, tls, builder, clock, open: AtomicUsize::new(0), shutdown })
+        let (http1, http2) = (http1(&app.limits), http2(&app.limits));
+        Arc::new(Self { app, tls, http1, http2, clock, open: AtomicUsize::new(0), shutdown })
     }
 
     /// Accepts until the server goes down, and then until the last connection is gone.
@@ -74,7 +84,9 @@ impl Connections {
             }
         }
         drop((listener, alive));
-        let _ = timeout(SHUTDOWN_GRACE, gone.recv()).await;
+        if timeout(SHUTDOWN_GRACE, gone.recv()).await.is_err() {
+            self.app.flights.cut_all();
+        }
     }
 
     async fn serve(&self, stream: TcpStream) {
@@ -93,11 +105,12 @@ impl Connections {
         let Some(tls) = &self.tls else {
             return self.talk(stream, None, refused).await;
         };
-        match timeout(self.app.limits.handshake_timeout, tls.accept(stream)).await {
+        let handshake = Box::pin(tls.accept(stream));
+        match timeout(self.app.limits.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates();
                 let user = certificates.and_then(|it| user_of_certificate(it.first()?));
-                self.talk(stream, user.map(Arc::new), refused).await;
+                self.talk(Box::new(stream), user.map(Arc::new), refused).await;
             }
             failed => {
                 self.app.metrics.handshake_errors.inc();
@@ -106,35 +119,143 @@ impl Connections {
         }
     }
 
-    async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
-        stream: S,
-        certificate: Option<Arc<User>>,
-        refused: bool,
-    ) {
+    async fn talk<S: Socket>(&self, stream: S, certificate: Option<Arc<User>>, refused: bool) {
         let connection = Connection::new(self.clock);
-        let io = Noted { io: TokioIo::new(stream), connection: connection.clone() };
-        let peer = Arc::new(Peer { connection: connection.clone(), certificate, refused });
-        let app = self.app.clone();
+        let mut wire = Wire::new(stream, connection.clone());
+        let peer = Arc::new(Peer { connection, certificate, refused });
+        match timeout(self.app.limits.header_timeout, wire.speaks_http2()).await {
+            Ok(Ok(true)) => Box::pin(self.talk_http2(wire, &peer)).await,
+            Ok(Ok(false)) => self.talk_http1(wire, &peer).await,
+            Ok(Err(error)) => debug!(%error, "connection ended"),
+            Err(_) => debug!("connection ended: it said nothing"),
+        }
+    }
+
+    async fn talk_http2<S: Socket>(&self, wire: Wire<S>, peer: &Arc<Peer>) {
+        let (app, for_service) = (self.app.clone(), peer.clone());
         let service = service_fn(move |request| {
-            let (app, peer) = (app.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(app.handle(request, &peer).await) }
+            let (app, peer) = (app.clone(), for_service.clone());
+            // On the heap, and gone with the answer: a watch keeps no room for how it was answered.
+            Box::pin(async move { Ok::<_, Infallible>(app.handle(request, &peer).await) })
         });
-        let mut serving = std::pin::pin!(self.builder.serve_connection(io, service));
+        let (wire, sends) = Gathered::new(wire);
+        let mut connection = std::pin::pin!(self.http2.serve_connection(wire, service));
         let mut shutdown = self.shutdown.clone();
         tokio::select! {
-            result = serving.as_mut() => return log(result),
-            () = connection.cut() => return debug!("connection cut: its client does not read"),
+            () = drive(connection.as_mut(), &sends) => return,
+            () = peer.connection.cut() => return debug!("connection cut: its client does not read"),
             _ = shutdown.wait_for(|down| *down) => {}
         }
-        serving.as_mut().graceful_shutdown();
-        if let Ok(result) = timeout(SHUTDOWN_GRACE, serving).await {
-            log(result);
+        connection.as_mut().graceful_shutdown();
+        // What has not gone by then is cut.
+        let _ = timeout(SHUTDOWN_GRACE, drive(connection, &sends)).await;
+    }
+
+    /// Requests one after the other, of which some have long answers. While one of these is sent,
+    /// only it is looked at: it knows when it is to end, and that is most of what a server does.
+    async fn talk_http1<S: Socket>(&self, mut wire: Wire<S>, peer: &Arc<Peer>) {
+        while let Some((answer, taken)) = Box::pin(self.until_long(wire, peer)).await {
+            wire = taken;
+            if let Err(error) = answer.send(&mut wire).await {
+                return debug!(%error, "connection ended");
+            }
+            if *self.shutdown.borrow() {
+                // Whether the client hears of the end or not, it has its answer.
+                let _ = timeout(SHUTDOWN_GRACE, wire.close()).await;
+                return;
+            }
         }
+    }
+
+    async fn until_long<S: Socket>(
+        &self,
+        wire: Wire<S>,
+        peer: &Arc<Peer>,
+    ) -> Option<(Long, Wire<S>)> {
+        tokio::select! {
+            found = self.serve_until_long(wire, peer) => found,
+            () = peer.connection.cut() => {
+                debug!("connection cut: its client does not read");
+                None
+            }
+            () = self.graces_end() => {
+                debug!("connection cut: the server goes down");
+                None
+            }
+        }
+    }
+
+    /// Serves requests until one has a long answer, which gets the connection; none at the end of it.
+    async fn serve_until_long<S: Socket>(
+        &self,
+        wire: Wire<S>,
+        peer: &Arc<Peer>,
+    ) -> Option<(Long, Wire<S>)> {
+        let found = Arc::new(Mutex::new(None));
+        let (app, for_service, finds) = (self.app.clone(), peer.clone(), found.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (app, peer, finds) = (app.clone(), for_service.clone(), finds.clone());
+            Box::pin(async move {
+                let simple = sending::is_simple(&request);
+                let response = app.handle(request, &peer).await;
+                if !simple || !sending::is_long(&response) {
+                    return Ok::<_, Infallible>(response);
+                }
+                *finds.lock() = Long::of(response);
+                // The connection is taken from hyper, and this with it.
+                std::future::pending().await
+            })
+        });
+        let mut serving = self.http1.serve_connection(wire, service);
+        let mut shutdown = self.shutdown.clone();
+        let mut down = std::pin::pin!(shutdown.wait_for(|down| *down));
+        let mut told = false;
+        let answer = poll_fn(|cx| {
+            if !told && down.as_mut().poll(cx).is_ready() {
+                told = true;
+                Pin::new(&mut serving).graceful_shutdown();
+            }
+            if let Poll::Ready(result) = Pin::new(&mut serving).poll(cx) {
+                log(result);
+                return Poll::Ready(None);
+            }
+            // What hyper still has to write is written first: its next write wakes this up.
+            let taken = if peer.connection.is_blocked() { None } else { found.lock().take() };
+            taken.map_or(Poll::Pending, |answer| Poll::Ready(Some(answer)))
+        })
+        .await?;
+        let parts = serving.into_parts();
+        let mut wire = parts.io;
+        wire.put_back(&parts.read_buf);
+        Some((answer, wire))
+    }
+
+    /// Resolves when the server has been going down for as long as connections have.
+    async fn graces_end(&self) {
+        let mut shutdown = self.shutdown.clone();
+        // Without a sender the server is gone.
+        let _ = shutdown.wait_for(|down| *down).await;
+        sleep(SHUTDOWN_GRACE).await;
     }
 }
 
-fn log(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+/// Polls a connection, and sends what each poll has written.
+async fn drive<S: Socket>(
+    mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
+    sends: &Gathered<S>,
+) {
+    poll_fn(|cx| {
+        let done = connection.as_mut().poll(cx);
+        if let Poll::Ready(Err(error)) = sends.poll_send(cx) {
+            debug!(%error, "connection ended");
+            return Poll::Ready(());
+        }
+        done.map(log)
+    })
+    .await;
+}
+
+fn log(result: hyper::Result<()>) {
     if let Err(error) = result {
         debug!(%error, "connection ended");
     }
@@ -153,16 +274,19 @@ impl Drop for Counted<'_> {
     }
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         // hyper takes no less than 8 KiB.
         .max_buf_size(limits.header_bytes.max(8192));
     builder
-        .http2()
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
@@ -170,61 +294,4 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     builder
-}
-
-/// Notes when bytes go out, so that a client that does not read is told from one that is slow.
-struct Noted<S> {
-    io: TokioIo<S>,
-    connection: Arc<Connection>,
-}
-
-impl<S: AsyncRead + Unpin> Read for Noted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buffer)
-    }
-}
-
-impl<S> Noted<S> {
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(written, Poll::Ready(Ok(1..))) {
-            self.connection.note_write();
-        }
-        written
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Write for Noted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.note(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
-        self.note(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
 }

@@ -180,7 +180,9 @@ impl Upstream for FromStore {
             let done = replay.done.load(Ordering::Acquire);
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));
-            Ok(Box::pin(Following { events, catalog, replay, until, pace }) as UpstreamEvents)
+            let following =
+                Following { events, catalog, replay, until, pace, ahead: Poll::Pending };
+            Ok(Box::pin(following) as UpstreamEvents)
         })
     }
 }
@@ -228,6 +230,8 @@ impl Replay {
     }
 }
 
+type NextEvents = Option<Result<Vec<Event>, StoreError>>;
+
 /// The store's events in the words of the multiplexer.
 struct Following {
     events: Events,
@@ -236,6 +240,23 @@ struct Following {
     /// The last revision of the replay; none when it is over.
     until: Option<Revision>,
     pace: Option<BoxFuture<()>>,
+    /// What comes next in a replay, read while the caches took in what came before.
+    ahead: Poll<NextEvents>,
+}
+
+impl Following {
+    /// The next events. In a replay the ones behind them are asked for before these are looked at,
+    /// so that the disk and the parser work side by side.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<NextEvents> {
+        let next = match std::mem::replace(&mut self.ahead, Poll::Pending) {
+            Poll::Ready(next) => next,
+            Poll::Pending => ready!(self.events.as_mut().poll_next(cx)),
+        };
+        if self.until.is_some() && matches!(next, Some(Ok(_))) {
+            self.ahead = self.events.as_mut().poll_next(cx);
+        }
+        Poll::Ready(next)
+    }
 }
 
 impl Stream for Following {
@@ -249,7 +270,7 @@ impl Stream for Following {
                 self.until = None;
             }
         }
-        let events = match ready!(self.events.as_mut().poll_next(cx)) {
+        let events = match ready!(self.poll_events(cx)) {
             None => return Poll::Ready(None),
             Some(Err(err)) => return Poll::Ready(Some(Err(failure(err)))),
             Some(Ok(events)) => events,

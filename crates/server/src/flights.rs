@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     multiplexed: AtomicBool,
     /// When bytes last went out.
     wrote: AtomicU64,
+    /// The last write found no room.
+    blocked: AtomicBool,
     watches: AtomicUsize,
     cut: Notify,
 }
@@ -47,7 +49,8 @@ impl Connection {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         let (wrote, multiplexed) = (AtomicU64::new(clock.now()), AtomicBool::new(false));
         let (watches, cut) = (AtomicUsize::new(0), Notify::new());
-        Arc::new(Self { clock, multiplexed, wrote, watches, cut })
+        let blocked = AtomicBool::new(false);
+        Arc::new(Self { clock, multiplexed, wrote, blocked, watches, cut })
     }
 
     pub(crate) fn note_multiplexed(&self) {
@@ -56,6 +59,15 @@ impl Connection {
 
     pub(crate) fn note_write(&self) {
         self.wrote.store(self.clock.now(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_blocked(&self, blocked: bool) {
+        self.blocked.store(blocked, Ordering::Relaxed);
+    }
+
+    /// Does something wait to be written?
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
     }
 
     /// Resolves when the connection is to be dropped.
@@ -96,9 +108,22 @@ impl Flight {
         self.waiting.store(self.connection.clock.now(), Ordering::Relaxed);
     }
 
-    /// The connection asks for more: what it had is written, or on its way.
-    pub(crate) fn asked(&self) {
-        self.waiting.store(0, Ordering::Relaxed);
+    /// The connection asks for more: what it had is written, or on its way. Says how many
+    /// milliseconds that took.
+    pub(crate) fn asked(&self) -> u64 {
+        match self.waiting.load(Ordering::Relaxed) {
+            0 => 0,
+            since => {
+                self.waiting.store(0, Ordering::Relaxed);
+                self.connection.clock.now().saturating_sub(since)
+            }
+        }
+    }
+
+    /// Has it been given up? Wakes when it is.
+    pub(crate) fn is_stalled(&self, cx: &mut std::task::Context<'_>) -> bool {
+        self.waker.register(cx.waker());
+        self.ending() == Some(Ending::Stalled)
     }
 
     pub(crate) fn ending(&self) -> Option<Ending> {
@@ -350,6 +375,11 @@ impl Flights {
     /// Ends all watches; lists go on.
     pub(crate) fn end_all(&self) {
         self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Shutdown));
+    }
+
+    /// Lets go of everything that is still under way.
+    pub(crate) fn cut_all(&self) {
+        self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Stalled));
     }
 
     /// Ends the watches of one resource.

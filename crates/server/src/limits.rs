@@ -77,12 +77,28 @@ pub const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 pub(crate) const WATCH_BATCH_EVENTS: usize = 64;
 /// The same on an HTTP/2 connection, where they wait for the stream's window.
 pub(crate) const STREAM_BATCH_EVENTS: usize = 16;
-/// Slices that are handed to the socket at a time; the kernel takes at most 1,024.
-pub(crate) const SLICES_PER_WRITE: usize = 128;
+/// Slices that are handed to the socket at a time, two for each object of a list; the kernel takes at
+/// most 1,024.
+pub(crate) const SLICES_PER_WRITE: usize = 256;
+/// Lists of at least this length are sent over HTTP/1.1 without hyper: below, taking the connection
+/// from it and giving it back costs more than its writes.
+pub(crate) const TAKEN_LIST_BYTES_MIN: u64 = 256 * 1024;
+/// Bytes of events that are put together once for all watches that are sent them: some pods. A thread
+/// keeps the last.
+pub(crate) const SHARED_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// What a client may send ahead on the connection of an HTTP/1.1 watch: a next request's head.
+pub(crate) const READ_AHEAD_MAX: usize = 8 * 1024;
 /// Bytes that are handed to an HTTP/2 stream at a time, as they wait there for its window.
 pub(crate) const STREAM_BUFFER_BYTES: usize = 32 * 1024;
+/// Bytes of a list that are handed at a time to an HTTP/2 stream whose client reads quickly.
+pub(crate) const STREAM_BYTES_MAX: usize = 512 * 1024;
+/// A stream that takes at most so long for what it is given is quick: at this pace the next, twice as
+/// much, takes 2 s, far below any time for stalls.
+pub(crate) const QUICK_STREAM_MS: u64 = 1000;
+/// Bytes that an HTTP/2 connection gathers before it writes: 16 frames of 16 KiB.
+pub(crate) const GATHERED_BYTES_MAX: usize = 256 * 1024;
 /// Bytes that are handed to an HTTP/1.1 connection at a time.
-pub(crate) const CONNECTION_BUFFER_BYTES: usize = 512 * 1024;
+pub(crate) const CONNECTION_BUFFER_BYTES: usize = 1024 * 1024;
 /// Answers shorter than this are not compressed (W24).
 pub const GZIP_BYTES_MIN: usize = 128 * 1024;
 /// How often a write is tried again when somebody else was faster (W36).
@@ -134,5 +150,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const READY_POLL: Duration = Duration::from_millis(2);
 /// Bytes that the kernel takes for a connection before the client has room for them.
 pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+/// The same while a large list is sent: the fewer the waits, the cheaper it is. The bytes of all lists
+/// under way have a bound of their own.
+pub(crate) const UNSENT_LIST_BYTES_MAX: u32 = 1024 * 1024;
 /// Definitions that are read from the store at a time.
 pub(crate) const DEFINITIONS_PAGE: usize = 100;

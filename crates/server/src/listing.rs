@@ -9,7 +9,10 @@ use masthead_core::ListBody;
 
 use crate::body::{BodyError, Slices};
 use crate::flights::{Ending, Ticket};
-use crate::limits::{CONNECTION_BUFFER_BYTES, SLICES_PER_WRITE, STREAM_BUFFER_BYTES};
+use crate::limits::{
+    CONNECTION_BUFFER_BYTES, QUICK_STREAM_MS, SLICES_PER_WRITE, STREAM_BUFFER_BYTES,
+    STREAM_BYTES_MAX,
+};
 
 /// What of a list is still to be sent.
 #[derive(Debug)]
@@ -71,12 +74,19 @@ impl Listed {
 pub(crate) struct ListStream {
     ticket: Ticket,
     length: Option<u64>,
+    /// What is handed out at a time.
+    step: usize,
 }
 
 impl ListStream {
     pub(crate) fn new(ticket: Ticket) -> Self {
         let length = ticket.with_list(|list| list.length).flatten();
-        Self { ticket, length }
+        let step = if ticket.multiplexed() { STREAM_BUFFER_BYTES } else { CONNECTION_BUFFER_BYTES };
+        Self { ticket, length, step }
+    }
+
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     pub(crate) fn length(&self) -> Option<u64> {
@@ -84,10 +94,11 @@ impl ListStream {
     }
 
     pub(crate) fn next(&mut self) -> Option<Result<Slices, BodyError>> {
-        self.ticket.asked();
-        let multiplexed = self.ticket.multiplexed();
-        let bytes = if multiplexed { STREAM_BUFFER_BYTES } else { CONNECTION_BUFFER_BYTES };
-        let Some(next) = self.ticket.with_list(|list| list.next(bytes)) else {
+        let took = self.ticket.asked();
+        if self.ticket.multiplexed() {
+            self.step = step(self.step, took);
+        }
+        let Some(next) = self.ticket.with_list(|list| list.next(self.step)) else {
             debug_assert_eq!(self.ticket.ending(), Some(Ending::Stalled));
             return Some(Err(BodyError::Stalled));
         };
@@ -95,5 +106,23 @@ impl ListStream {
         self.length = self.length.map(|length| length - part.remaining() as u64);
         self.ticket.handed_out();
         Some(Ok(part))
+    }
+}
+
+/// What a stream of HTTP/2 is given next, after what it was given took so many milliseconds. A stream
+/// has no other sign of life than that it asks, so one that is slow gets little at a time.
+fn step(last: usize, took: u64) -> usize {
+    if took > QUICK_STREAM_MS { STREAM_BUFFER_BYTES } else { (last * 2).min(STREAM_BYTES_MAX) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_stream_gets_more_at_a_time_up_to_the_limit_and_a_slow_one_little() {
+        assert_eq!(step(STREAM_BUFFER_BYTES, QUICK_STREAM_MS), 2 * STREAM_BUFFER_BYTES);
+        assert_eq!(step(STREAM_BYTES_MAX, 0), STREAM_BYTES_MAX);
+        assert_eq!(step(STREAM_BYTES_MAX, QUICK_STREAM_MS + 1), STREAM_BUFFER_BYTES);
     }
 }

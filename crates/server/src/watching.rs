@@ -132,6 +132,10 @@ impl WatchStream {
         self.alarm.as_mut().reset(next);
     }
 
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         self.ticket.asked();
         self.ticket.register(cx.waker());
@@ -201,7 +205,7 @@ impl WatchStream {
         let max = if multiplexed { STREAM_BATCH_EVENTS } else { WATCH_BATCH_EVENTS };
         let read = BATCH.with_borrow_mut(|batch| {
             ready!(cursor.poll_read(cx, batch, max))?;
-            let mut part = Slices::with_capacity(batch.events.len() * 3 + 1);
+            let mut part = Slices::with_capacity(batch.events.len() * 3 + 3);
             self.counters.events.inc_by(batch.events.len() as u64);
             for event in batch.events.drain(..) {
                 part.push_frame(Frame::event(

@@ -27,6 +27,9 @@ pub const EVENTS_BATCH_MAX: usize = 256;
 /// Most bytes of bodies that one batch of a watch holds, beyond its first event: what a replay from
 /// disk has in memory at a time.
 pub const EVENTS_BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes that a thread keeps for reading the log into: a full batch of a watch and its names. Larger
+/// records get theirs for once.
+pub const READ_BUFFER_BYTES: usize = EVENTS_BATCH_BYTES_MAX + 64 * 1024;
 /// Most values in one page of a range. 10,000 pods of 9.4 KB are 94 MB.
 pub const RANGE_VALUES_MAX: usize = 10_000;
 /// Most bytes of bodies in one page of a range, beyond its first value; the page then ends early.

@@ -122,6 +122,12 @@ impl Upstream {
     pub async fn find(&self, name: &str) -> Result<Served, FindError> {
         pick(name, &self.discover().await?)
     }
+
+    /// The same for several names, with one discovery for all.
+    pub async fn find_each(&self, names: &[&str]) -> Result<Vec<Served>, FindError> {
+        let served = self.discover().await?;
+        names.iter().map(|name| pick(name, &served)).collect()
+    }
 }
 
 fn read<T: DeserializeOwned>(document: &[u8]) -> Result<T, Failure> {

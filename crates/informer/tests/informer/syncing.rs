@@ -172,3 +172,16 @@ impl masthead_informer::Connector for Both {
         self.good.memory()
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn r25_the_last_bytes_of_an_answer_are_counted() {
+    let world = World::new(11);
+    world.put("a/n", 1, "");
+    world.set_streaming(false);
+    let factory = Factory::new(world);
+    let informer = factory.informer::<Thing>().build().unwrap();
+    factory.start();
+    informer.wait_for_sync().await.unwrap();
+    // 100 for the refusal to stream, 100 for the page.
+    assert_eq!((informer.reports()[0].bytes, informer.reports()[0].pages), (200, 1));
+}

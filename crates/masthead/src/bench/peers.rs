@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -14,8 +14,23 @@ pub(super) type Figures = HashMap<String, f64>;
 
 const CLIENT_GO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/client-go");
 
-/// Builds and runs the program that uses client-go, on the same pods.
-pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
+const KUBE_RS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/kube-rs");
+
+/// Builds the program that uses kube-rs.
+pub(super) fn kube_rs() -> anyhow::Result<PathBuf> {
+    let folder = Path::new(KUBE_RS);
+    ensure!(folder.exists(), "{KUBE_RS} is not there; run from a checkout");
+    let build = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--target-dir", "target"])
+        .current_dir(folder)
+        .status()
+        .context("could not run cargo; install Rust, or pass --peers skip")?;
+    ensure!(build.success(), "cargo build failed in {KUBE_RS}");
+    Ok(folder.join("target/release/masthead-peer-kube-rs"))
+}
+
+/// Builds the program that uses client-go.
+pub(super) fn client_go_program() -> anyhow::Result<PathBuf> {
     let folder = Path::new(CLIENT_GO);
     ensure!(folder.exists(), "{CLIENT_GO} is not there; run from a checkout");
     let build = Command::new("go")
@@ -24,7 +39,12 @@ pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
         .status()
         .context("could not run go; install Go 1.26 or newer, or pass --peers skip")?;
     ensure!(build.success(), "go build failed in {CLIENT_GO}");
-    let mut peer = Command::new(folder.join("bin/client-go"))
+    Ok(folder.join("bin/client-go"))
+}
+
+/// Runs the program that uses client-go, on the same pods.
+pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
+    let mut peer = Command::new(client_go_program()?)
         .arg(format!("-rounds={rounds}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -194,6 +194,17 @@ pub(super) fn pod(resource: &Resource, i: u32, revision: u64, move_by: u32) -> O
     Object::parse(resource, body).expect("the generator makes valid pods")
 }
 
+/// The name of node `i` where there are as many as one wants.
+pub(super) fn numbered_node(i: u32) -> String {
+    format!("node-{i:06}")
+}
+
+/// Pod `i` on a node of any name.
+pub(super) fn pod_on(resource: &Resource, i: u32, node_name: &str) -> Object {
+    let body = json(i, 1, 0).replace(&node(i, 0), node_name);
+    Object::parse(resource, body.into()).expect("the generator makes valid pods")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,16 @@ impl Figure {
     }
 }
 
+/// Three digits, and all of them before the point.
+fn rounded(value: f64) -> String {
+    let places = match value {
+        10.0..100.0 => 1,
+        0.001..10.0 => 2,
+        _ => 0,
+    };
+    format!("{value:.places$}")
+}
+
 /// A scenario's result, in the form that all scenarios share.
 #[derive(Serialize)]
 struct Json<'a> {
@@ -63,7 +73,8 @@ pub(super) fn json(
     figures: &[Figure],
 ) {
     let pick = |peer: bool| {
-        let picked = figures.iter().filter(|f| (f.against == "client-go") == peer);
+        let is_peer = |f: &Figure| matches!(f.against, "client-go" | "kube-apiserver" | "kube-rs");
+        let picked = figures.iter().filter(|f| is_peer(f) == peer);
         picked.filter_map(|f| Some((f.name, f.theirs?))).collect()
     };
     let json = Json {
@@ -83,9 +94,9 @@ pub(super) fn table(machine: &str, notes: &[String], figures: &[Figure]) {
     println!("{machine}\n");
     println!("{:<50} {:>12} {:>24} {:>7} {:>7}", "", "ours", "against", "ratio", "limit");
     for figure in figures {
-        let ours = format!("{:.0} {}", figure.ours, figure.unit);
+        let ours = format!("{} {}", rounded(figure.ours), figure.unit);
         let against = match figure.theirs {
-            Some(theirs) => format!("{} {theirs:.0} {}", figure.against, figure.unit),
+            Some(theirs) => format!("{} {} {}", figure.against, rounded(theirs), figure.unit),
             None => format!("{} –", figure.against),
         };
         let ratio = figure.ratio().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));

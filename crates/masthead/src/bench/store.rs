@@ -16,6 +16,7 @@ use masthead_store::{
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use super::place::Place;
 use super::report::{Figure, number};
 use super::{Output, machine, pods, report};
 
@@ -266,28 +267,6 @@ impl Measured {
     }
 }
 
-/// A directory of our own, removed at the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(dir: &Path) -> anyhow::Result<Self> {
-        let path = dir.join(format!("masthead-bench-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What cannot be removed is where the user said.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn lease() -> Resource {
     Resource::new("coordination.k8s.io", "v1", "leases", "Lease", Scope::Namespaced)
 }
@@ -314,7 +293,7 @@ fn object(resource: &Resource, i: u32) -> Object {
 }
 
 /// Fills a store with pods; gives the bytes of their bodies.
-async fn fill(store: &EmbeddedStore, count: u32) -> anyhow::Result<u64> {
+pub(super) async fn fill(store: &EmbeddedStore, count: u32) -> anyhow::Result<u64> {
     let (resource, mut bytes) = (Resource::pods(), 0);
     for first in (0..count).step_by(FILL as usize) {
         let pods = (first..count.min(first + FILL)).map(|i| pods::pod(&resource, i, 1, 0));

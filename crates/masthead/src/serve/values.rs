@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `30s`, `15m`, `1h`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<jiff::SignedDuration, _> = text.parse();
     let parsed = parsed.map_err(|_| "expected a time like 500ms, 30s, 15m or 1h".to_owned())?;
     let time = Duration::try_from(parsed).map_err(|_| "a time cannot be negative".to_owned())?;

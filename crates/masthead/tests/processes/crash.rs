@@ -213,7 +213,7 @@ fn follow(run: &Run, sid: &str, lines: &mut crate::http::Lines, last: &mut u64) 
 }
 
 /// The log as the store has it on disk.
-fn read_log(store: &std::path::Path, from: u64) -> Vec<Record> {
+pub(crate) fn read_log(store: &std::path::Path, from: u64) -> Vec<Record> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = EmbeddedStore::open(store, Settings::default()).unwrap();

@@ -3,10 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod crash;
+mod examples;
+mod follower;
 mod http;
+mod informer;
 mod kube_rs;
 mod kubectl;
 mod python;
 mod serve;
 mod server;
 mod stalled;
+mod sync;
+mod watch;

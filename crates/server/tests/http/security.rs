@@ -14,8 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use crate::world::{MAPS, PATIENCE, World, config, run};
+use crate::world::{MAPS, PATIENCE, TOKEN, World, config, run};
 
 /// Every path that discovery names, for a collection and for an object.
 async fn every_path(world: &World) -> Vec<String> {
@@ -149,13 +150,9 @@ fn client_certificate(
     (certificate.der().clone(), key)
 }
 
-/// The status code of a GET over TLS.
-async fn get(
-    server: &Server,
-    ca: &str,
-    client: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
-    path: &str,
-) -> String {
+type Client = Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>;
+
+async fn connect(server: &Server, ca: &str, client: Client) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -170,7 +167,12 @@ async fn get(
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let connector = TlsConnector::from(Arc::new(config));
-    let mut stream = connector.connect(name, stream).await.unwrap();
+    connector.connect(name, stream).await.unwrap()
+}
+
+/// The status code of a GET over TLS.
+async fn get(server: &Server, ca: &str, client: Client, path: &str) -> String {
+    let mut stream = connect(server, ca, client).await;
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -205,6 +207,33 @@ fn a_client_certificate_names_its_user_and_groups() {
         let read = timeout(PATIENCE, silent.read(&mut [0; 8])).await.expect("it is closed");
         assert!(matches!(read, Ok(0) | Err(_)));
         server.shutdown().await;
+    });
+}
+
+/// An end without a close of TLS's own could be anybody's.
+#[test]
+fn a_shutdown_ends_a_watch_over_tls_with_a_close() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let loopback = "127.0.0.1".parse().unwrap();
+        let credentials = Credentials::load_or_create(directory.path(), loopback).unwrap();
+        let security = Security::Tls(credentials.tls(None).unwrap());
+        let config = Config { security, ..config(Limits::default()) };
+        let server = Server::start(config, Arc::new(MemoryStore::new())).await.unwrap();
+        server.ready().await;
+        let mut stream = connect(&server, &credentials.ca, None).await;
+        let request = format!(
+            "GET /api/v1/pods?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        server.shutdown().await;
+        let mut rest = Vec::new();
+        let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap();
+        read.expect("it is closed, not cut");
+        assert!(rest.ends_with(b"0\r\n\r\n"), "the watch ended, too");
     });
 }
 

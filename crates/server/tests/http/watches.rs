@@ -1,9 +1,10 @@
 //! W13–W22: the watch stream.
 
+use masthead_server::Limits;
 use serde_json::{Value, json};
 
 use crate::rules;
-use crate::world::{MAPS, PODS, pod, version};
+use crate::world::{MAPS, PODS, TOKEN, World, pod, version};
 
 const INITIAL: &str =
     "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -151,4 +152,60 @@ rules! {
         let next = version(&world.set("a", "2").await);
         assert_eq!(watch.short().await, format!("MODIFIED a@{next}"), "nothing in between");
     }
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n{more}\r\n")
+}
+
+/// All are sent at once: the second while a list is sent, the last while a watch is open behind it.
+#[test]
+fn a_connection_goes_on_after_large_lists_and_a_watch_behind_them() {
+    crate::world::run(async {
+        let (world, server) = World::limited(Limits::default(), false).await;
+        for name in ["a", "b", "c", "d"] {
+            world.set(name, &"x".repeat(100_000)).await;
+        }
+        let now = world.revision().await;
+        let watch = format!("{MAPS}?watch=1&resourceVersion={now}&timeoutSeconds=1");
+        let all = get(MAPS, "") + &get(MAPS, "") + &get(&watch, "");
+        let all = all + &get("/version", "connection: close\r\n");
+        let mut answer = &*world.raw(all.as_bytes()).await;
+        for _ in 0..2 {
+            let (head, rest) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("date: "), "{head}");
+            let length = head.split("content-length: ").nth(1).unwrap().lines().next().unwrap();
+            let (list, next) = rest.split_at(length.parse().unwrap());
+            let list: Value = serde_json::from_str(list).unwrap();
+            assert_eq!(list["items"].as_array().unwrap().len(), 4);
+            answer = next;
+        }
+        let (watch, version) = answer.split_once("0\r\n\r\n").expect("the watch ends");
+        assert!(watch.contains("transfer-encoding: chunked"), "{watch}");
+        assert!(version.contains("gitVersion"), "{version}");
+        server.shutdown().await;
+    });
+}
+
+/// Both requests are sent at once, so the second one arrives while the watch is open.
+#[test]
+fn a_connection_goes_on_after_its_watch() {
+    crate::world::run(async {
+        let (world, server) = World::limited(Limits::default(), false).await;
+        let map = world.set("one", "a").await;
+        let from = version(&map) - 1;
+        let watch = format!("{MAPS}?watch=1&resourceVersion={from}&timeoutSeconds=1");
+        let both = get(&watch, "") + &get("/version", "connection: close\r\n");
+        let answer = world.raw(both.as_bytes()).await;
+        let (first, second) = answer.split_once("\r\n0\r\n\r\n").expect("the watch ends");
+        let (head, body) = first.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("date: "), "{head}");
+        assert!(head.contains("transfer-encoding: chunked"), "{head}");
+        let (length, event) = body.split_once("\r\n").unwrap();
+        assert_eq!(usize::from_str_radix(length, 16).unwrap(), event.len(), "{body}");
+        assert!(event.contains("\"ADDED\"") && event.ends_with("}\n"), "{event}");
+        assert!(second.starts_with("HTTP/1.1 200 OK\r\n"), "{second}");
+        assert!(second.contains("gitVersion"), "{second}");
+        server.shutdown().await;
+    });
 }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** only the last segment is written to, and only at its end.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,6 +14,12 @@ use masthead_core::Revision;
 use parking_lot::Mutex;
 
 use super::directory::sync;
+use crate::limits::READ_BUFFER_BYTES;
+
+thread_local! {
+    /// What [`Segment::look`] reads into.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What a segment is written through. Tests put one there that fails.
 pub(crate) trait Media: Send {
@@ -66,6 +73,24 @@ impl Segment {
         let mut buffer = vec![0; bytes];
         self.file.read_exact_at(&mut buffer, at)?;
         Ok(buffer)
+    }
+
+    /// Looks at so many bytes from a position. They are the thread's until it reads the next ones: a
+    /// replay would otherwise get fresh memory from the system for every batch.
+    pub(crate) fn look<T>(
+        &self,
+        at: u64,
+        bytes: usize,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<T> {
+        READ.with_borrow_mut(|buffer| {
+            buffer.resize(bytes.max(buffer.len().min(READ_BUFFER_BYTES)), 0);
+            self.file.read_exact_at(&mut buffer[..bytes], at)?;
+            let seen = look(&buffer[..bytes]);
+            buffer.truncate(READ_BUFFER_BYTES);
+            buffer.shrink_to(READ_BUFFER_BYTES);
+            Ok(seen)
+        })
     }
 }
 

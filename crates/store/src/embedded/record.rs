@@ -119,8 +119,17 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Head> {
 /// Reads the head of a whole and undamaged record.
 pub(crate) fn verified(bytes: &[u8]) -> Option<Head> {
     let head = head(bytes)?;
-    let check = u64::from_le_bytes(bytes.get(4..FRAME_BYTES)?.try_into().ok()?);
-    (xxh3_64(bytes.get(FRAME_BYTES..head.bytes)?) == check).then_some(head)
+    (xxh3_64(bytes.get(FRAME_BYTES..head.bytes)?) == check(bytes)?).then_some(head)
+}
+
+/// Are these bytes the whole and undamaged record of a revision? Reads no names: who asks knows them.
+pub(crate) fn is_record_of(bytes: &[u8], revision: Revision) -> bool {
+    let says = bytes.get(FRAME_BYTES..FRAME_BYTES + 8);
+    says == Some(&revision.0.to_le_bytes()) && check(bytes) == Some(xxh3_64(&bytes[FRAME_BYTES..]))
+}
+
+fn check(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(4..FRAME_BYTES)?.try_into().ok()?))
 }
 
 /// A key from its text.
@@ -173,6 +182,7 @@ mod tests {
     #[test]
     fn a_record_comes_back() {
         let bytes = record();
+        assert!(is_record_of(&bytes, Revision(7)) && !is_record_of(&bytes, Revision(8)));
         let head = verified(&bytes).unwrap();
         assert_eq!((head.revision, head.time, head.history), (Revision(7), Time(11), 13));
         assert_eq!(head.synced, Revision(5));
@@ -186,10 +196,13 @@ mod tests {
         let bytes = record();
         for at in 0..bytes.len() {
             assert!(verified(&bytes[..at]).is_none(), "cut at {at}");
+            assert!(!is_record_of(&bytes[..at], Revision(7)), "cut at {at}");
             for bit in 0..8 {
                 let mut bad = bytes.clone();
                 bad[at] ^= 1 << bit;
                 assert!(verified(&bad).is_none(), "bit {bit} of byte {at}");
+                // The length is not asked: it is known from the index.
+                assert!(at < 4 || !is_record_of(&bad, Revision(7)), "bit {bit} of byte {at}");
             }
         }
     }

@@ -210,17 +210,24 @@ fn read_run(lines: &[Line]) -> Result<Vec<Event>, StoreError> {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let end = last.at + last.head.bytes as u64;
         let bytes = usize::try_from(end - first.at).unwrap_or(usize::MAX);
-        let records = first.segment.read(first.at, bytes).map_err(disk)?;
-        for line in run {
-            let from = usize::try_from(line.at - first.at).unwrap_or(usize::MAX);
-            let record = &records[from..from + line.head.bytes];
-            checked(record, line)?;
-            // Copied, so that one event that is kept does not keep all.
-            let body = Bytes::copy_from_slice(&record[line.head.body_at..]);
-            events.push(event(line, body));
-        }
+        let read = |records: &[u8]| take_run(run, records, &mut events);
+        first.segment.look(first.at, bytes, read).map_err(disk)??;
     }
     Ok(events)
+}
+
+/// The events of lines whose records are here.
+fn take_run(run: &[Line], records: &[u8], events: &mut Vec<Event>) -> Result<(), StoreError> {
+    let begin = run[0].at;
+    for line in run {
+        let from = usize::try_from(line.at - begin).unwrap_or(usize::MAX);
+        let record = &records[from..from + line.head.bytes];
+        checked(record, line)?;
+        // Copied, so that one event that is kept does not keep all.
+        let body = Bytes::copy_from_slice(&record[line.head.body_at..]);
+        events.push(event(line, body));
+    }
+    Ok(())
 }
 
 fn event(line: &Line, body: Bytes) -> Event {
@@ -230,8 +237,7 @@ fn event(line: &Line, body: Bytes) -> Event {
 }
 
 fn checked(record: &[u8], line: &Line) -> Result<(), StoreError> {
-    let head = record::verified(record);
-    if head.is_some_and(|head| head.revision == line.head.revision) {
+    if record::is_record_of(record, line.head.revision) {
         return Ok(());
     }
     let path = line.segment.path().display();

@@ -1,0 +1,181 @@
+//! The other side of a measurement: a server in a process of its own, or the floor in its place.
+//!
+//! It says where it listens in one line of JSON, then does what lines on its standard input say and
+//! answers each with one line of JSON. It ends with its standard input.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Args;
+use masthead_cache::HistoryLimits;
+use masthead_core::{Object, Resource};
+use masthead_server::{Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User};
+use masthead_store::{Condition, MemoryStore, Store, Write};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep_until};
+
+use super::place::Place;
+use super::{machine, pods};
+
+mod bare;
+
+/// Writes of one call while the store is filled.
+const FILL: usize = 250;
+
+#[derive(Args)]
+pub(crate) struct ChildArguments {
+    /// Pods in the store; the updates go round among them
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pods: u32,
+    /// Over how many nodes the pods are spread; 0: as they come
+    #[arg(long, default_value_t = 0)]
+    nodes: u32,
+    /// Serve TLS
+    #[arg(long)]
+    tls: bool,
+    /// No server: bare sockets that are sent the same bytes
+    #[arg(long)]
+    bare: bool,
+}
+
+/// What the child says first.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) address: std::net::SocketAddr,
+    /// Watches begin here.
+    pub(super) revision: u64,
+    pub(super) token: String,
+    /// The authority of its certificate, if it serves TLS.
+    pub(super) ca: Option<String>,
+}
+
+/// What the child is asked.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Order {
+    /// How many watches are open?
+    Watches,
+    /// Update so many pods, so many a second.
+    Update { rate: u32, count: u32 },
+}
+
+/// What the child answers.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Answer {
+    Watches(usize),
+    /// When each update was made, in microseconds since 1970.
+    Updated(Vec<u64>),
+}
+
+pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
+    machine::raise_file_limit();
+    if arguments.bare {
+        return bare::run(arguments);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let store = Arc::new(MemoryStore::new());
+    let objects = objects(arguments);
+    let (server, hello) = runtime.block_on(start(arguments, store.clone(), &objects))?;
+    say(&hello)?;
+    let updates = writes(&objects, Condition::Present);
+    obey(|order| match order {
+        Order::Watches => Answer::Watches(server.watches()),
+        Order::Update { rate, count } => {
+            Answer::Updated(update(&runtime, &*store, &updates, rate, count))
+        }
+    })
+}
+
+/// The pods, on their nodes.
+fn objects(arguments: &ChildArguments) -> Vec<Object> {
+    let resource = Resource::pods();
+    let step = arguments.nodes / arguments.pods;
+    let make = |i: u32| match arguments.nodes {
+        0 => pods::pod(&resource, i, 1, 0),
+        _ => pods::pod_on(&resource, i, &pods::numbered_node(i * step)),
+    };
+    (0..arguments.pods).map(make).collect()
+}
+
+fn writes(objects: &[Object], condition: Condition) -> Vec<Write> {
+    let resource = Resource::pods();
+    let put = |object: &Object| Write::put((&resource).into(), object.clone(), condition);
+    objects.iter().map(put).collect()
+}
+
+async fn start(
+    arguments: &ChildArguments,
+    store: Arc<MemoryStore>,
+    objects: &[Object],
+) -> anyhow::Result<(Server, Hello)> {
+    for group in writes(objects, Condition::Absent).chunks(FILL) {
+        for result in store.commit(group.to_vec()).await {
+            result?;
+        }
+    }
+    let place = Place::new(&std::env::temp_dir())?;
+    let listen: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
+    let credentials = Credentials::load_or_create(&place.path("credentials"), listen.ip())?;
+    let token = credentials.admin_token.clone();
+    let mut tokens = Tokens::default();
+    tokens.add(&token, User { name: "bench".to_owned(), groups: vec![MASTERS.to_owned()] });
+    let security =
+        if arguments.tls { Security::Tls(credentials.tls(None)?) } else { Security::InsecureHttp };
+    let (limits, history) = (Limits::default(), HistoryLimits::default());
+    let config = Config { listen, security, tokens, limits, history };
+    let server = Server::start(config, store.clone()).await?;
+    server.ready().await;
+    let revision = store.current().await?.0;
+    let ca = arguments.tls.then_some(credentials.ca);
+    let hello = Hello { address: server.address(), revision, token, ca };
+    Ok((server, hello))
+}
+
+/// Updates pods at an even pace; gives the time of each.
+fn update(
+    runtime: &Runtime,
+    store: &dyn Store,
+    updates: &[Write],
+    rate: u32,
+    count: u32,
+) -> Vec<u64> {
+    runtime.block_on(paced(rate, count, async |at| {
+        let write = updates[at % updates.len()].clone();
+        store.commit(vec![write]).await.remove(0).expect("the pod is there");
+    }))
+}
+
+/// Does something `count` times, `rate` times a second; gives the time of each.
+async fn paced(rate: u32, count: u32, mut act: impl AsyncFnMut(usize)) -> Vec<u64> {
+    let mut times = Vec::with_capacity(count as usize);
+    let (start, step) = (Instant::now(), Duration::from_secs(1) / rate);
+    for at in 0..count {
+        sleep_until(start + step * at).await;
+        times.push(microseconds());
+        act(at as usize).await;
+    }
+    times
+}
+
+/// Now, on a clock that two processes share.
+pub(super) fn microseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn obey(mut act: impl FnMut(Order) -> Answer) -> anyhow::Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let order = serde_json::from_str(&line?).context("no order")?;
+        say(&act(order))?;
+    }
+    Ok(())
+}
+
+pub(super) fn say(words: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, words)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

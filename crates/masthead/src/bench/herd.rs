@@ -1,0 +1,197 @@
+//! Many watches at once, and what arrives at them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio::task::{JoinHandle, JoinSet, block_in_place};
+use tokio::time::{Instant, sleep};
+
+use super::pods;
+use super::process::Served;
+use super::report::number;
+use super::wire::{self, Arrivals, Dialer, Watch, h2};
+
+/// Connections that are being opened at once.
+const OPENING: usize = 64;
+/// How long the last events may take after the last update.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Which updates a watch is told of: the pods go round, and each node has at most one.
+#[derive(Clone, Copy)]
+pub(super) enum Sees {
+    /// Every watch sees every update.
+    Everything,
+    /// Watch `i` sees the pod of node `i`; every so many nodes have one.
+    Node { pods: usize, step: usize },
+}
+
+impl Sees {
+    fn node(self, watch: usize) -> Option<String> {
+        let Self::Node { .. } = self else { return None };
+        Some(pods::numbered_node(u32::try_from(watch).unwrap_or(u32::MAX)))
+    }
+
+    /// The numbers of the updates that a watch sees, of so many.
+    fn updates(self, watch: usize, count: usize) -> impl Iterator<Item = usize> {
+        let (first, step) = match self {
+            Self::Everything => (0, 1),
+            Self::Node { pods, step } if watch.is_multiple_of(step) && watch / step < pods => {
+                (watch / step, pods)
+            }
+            Self::Node { .. } => (count, 1),
+        };
+        (first..count).step_by(step)
+    }
+}
+
+/// Open watches.
+pub(super) struct Herd {
+    dialer: Dialer,
+    revision: u64,
+    sees: Sees,
+    arrivals: Arc<Arrivals>,
+    watches: Vec<Arc<Watch>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// How updates reached all watches.
+pub(super) struct Delivery {
+    /// Events that arrived.
+    pub(super) events: u64,
+    /// Processor time of the server for one of them, in microseconds.
+    pub(super) processor_each: f64,
+    /// Milliseconds from the update to the event.
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) longest: f64,
+    /// Watches that ended or missed events.
+    pub(super) lost: usize,
+    /// Processors that the server kept busy.
+    pub(super) busy: f64,
+}
+
+impl Herd {
+    pub(super) fn new(served: &Served, http2: bool, sees: Sees) -> anyhow::Result<Self> {
+        let dialer = Dialer::new(&served.hello, http2)?;
+        let (arrivals, watches, tasks) = (Arc::default(), Vec::new(), Vec::new());
+        let revision = served.hello.revision;
+        Ok(Self { dialer, revision, sees, arrivals, watches, tasks })
+    }
+
+    fn watch(&mut self, watch: usize) -> (Arc<Watch>, String) {
+        let path = wire::watch_path(self.revision, self.sees.node(watch).as_deref());
+        self.watches.push(Watch::new(&self.arrivals));
+        (self.watches[watch].clone(), path)
+    }
+
+    /// Opens watches over HTTP/1.1, until there are so many.
+    pub(super) async fn open(&mut self, count: usize) -> anyhow::Result<()> {
+        let mut opening = JoinSet::new();
+        for number in self.watches.len()..count {
+            let ((watch, path), dialer) = (self.watch(number), self.dialer.clone());
+            opening.spawn(async move {
+                let stream = wire::open(&dialer, number, &path).await?;
+                anyhow::Ok(tokio::spawn(watch.follow(stream)))
+            });
+            if opening.len() >= OPENING
+                && let Some(opened) = opening.join_next().await
+            {
+                self.tasks.push(opened??);
+            }
+        }
+        while let Some(opened) = opening.join_next().await {
+            self.tasks.push(opened??);
+        }
+        Ok(())
+    }
+
+    /// Opens watches over HTTP/2, so many on each connection, until there are so many.
+    pub(super) async fn open_streams(
+        &mut self,
+        count: usize,
+        streams: usize,
+    ) -> anyhow::Result<()> {
+        let mut opening = JoinSet::new();
+        for first in (self.watches.len()..count).step_by(streams) {
+            let watches: Vec<_> =
+                (first..count.min(first + streams)).map(|it| self.watch(it)).collect();
+            let dialer = self.dialer.clone();
+            opening.spawn(async move {
+                let mut sender = h2::connect(&dialer, first / streams).await?;
+                let mut tasks = Vec::new();
+                for (watch, path) in watches {
+                    let body = h2::ask(&dialer, &mut sender, &path).await?;
+                    tasks.push(tokio::spawn(h2::follow(watch, body)));
+                }
+                anyhow::Ok(tasks)
+            });
+            if opening.len() >= OPENING
+                && let Some(opened) = opening.join_next().await
+            {
+                self.tasks.extend(opened??);
+            }
+        }
+        while let Some(opened) = opening.join_next().await {
+            self.tasks.extend(opened??);
+        }
+        Ok(())
+    }
+
+    /// Updates pods at a pace and waits for the last event; once in the life of a herd.
+    pub(super) async fn deliver(
+        &self,
+        served: &mut Served,
+        rate: u32,
+        count: u32,
+    ) -> anyhow::Result<Delivery> {
+        let open = served.watches()?;
+        ensure!(open >= self.watches.len(), "{open} of {} watches", self.watches.len());
+        let (before, start) = (served.usage(), Instant::now());
+        let times = block_in_place(|| served.update(rate, count))?;
+        let expected = |it| self.sees.updates(it, times.len()).count();
+        let all: usize = (0..self.watches.len()).map(expected).sum();
+        let deadline = Instant::now() + PATIENCE;
+        while self.events() < all as u64 && Instant::now() < deadline {
+            sleep(POLL).await;
+        }
+        let processor = served.usage().processor - before.processor;
+        let busy = processor / start.elapsed().as_secs_f64();
+        Ok(self.judge(&times, processor, busy))
+    }
+
+    fn events(&self) -> u64 {
+        self.arrivals.events.load(Ordering::Relaxed)
+    }
+
+    fn judge(&self, updates: &[u64], processor: f64, busy: f64) -> Delivery {
+        let mut late = Vec::new();
+        let mut lost = usize::try_from(self.arrivals.ended.load(Ordering::Relaxed)).unwrap_or(0);
+        for (number, watch) in self.watches.iter().enumerate() {
+            let (seen, arrived) = (self.sees.updates(number, updates.len()), watch.times());
+            lost += usize::from(seen.count() != arrived.len());
+            let seen = self.sees.updates(number, updates.len());
+            late.extend(arrived.iter().zip(seen).map(|(at, it)| at.saturating_sub(updates[it])));
+        }
+        late.sort_unstable();
+        let quantile = |share: usize| late.get(late.len() * share / 1000).or(late.last());
+        let milliseconds = |share| quantile(share).map_or(0.0, |&it| number(it) / 1e3);
+        Delivery {
+            events: self.events(),
+            processor_each: processor * 1e6 / number(self.events().max(1)),
+            p50: milliseconds(500),
+            p99: milliseconds(990),
+            longest: milliseconds(1000),
+            lost,
+            busy,
+        }
+    }
+}
+
+impl Drop for Herd {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}

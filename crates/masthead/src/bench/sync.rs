@@ -1,0 +1,252 @@
+//! The first sync of all pods: processor time and memory of the client, against kube-rs and client-go.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use k8s_openapi::api::core::v1::Pod;
+use masthead_informer::upstream::{Settings, Upstream, kube_client};
+use masthead_informer::{Factory, FactorySettings, Representation};
+use masthead_reflector::Strategy;
+use serde::{Deserialize, Serialize};
+
+use super::machine::{Usage, usage};
+use super::process::{Served, Side};
+use super::report::{Figure, number};
+use super::{Output, Peers, machine, peers, report};
+
+#[derive(Args)]
+pub(crate) struct SyncArguments {
+    /// Pods at the server
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1_000..=200_000))]
+    pods: u32,
+    /// Rounds; the median of each side counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
+    rounds: u32,
+    /// Also the peers, in the same run
+    #[arg(long, value_enum, default_value_t = Peers::Build)]
+    peers: Peers,
+    /// How to show the figures
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// A client in a process of its own.
+#[derive(Args)]
+pub(crate) struct SyncChildArguments {
+    /// Where the server is
+    #[arg(long)]
+    address: String,
+    /// Its token
+    #[arg(long)]
+    token: String,
+    /// How objects are held
+    #[arg(long, value_enum)]
+    representation: Held,
+    /// As a stream of initial events instead of pages
+    #[arg(long)]
+    stream: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Held {
+    Raw,
+    Typed,
+    Compact,
+}
+
+/// What one sync took: seconds and bytes.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Cost {
+    objects: u64,
+    wall: f64,
+    processor: f64,
+    resident: f64,
+    peak: f64,
+}
+
+/// After a sync this long until memory is looked at: allocators give back what they do not need.
+const REST: Duration = Duration::from_secs(1);
+
+/// Syncs, says what it took, and ends.
+pub(super) fn child(arguments: &SyncChildArguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let cost = runtime.block_on(sync(arguments))?;
+    super::child::say(&cost)
+}
+
+async fn sync(arguments: &SyncChildArguments) -> anyhow::Result<Cost> {
+    let mut config = kube_client::Config::new(format!("http://{}", arguments.address).parse()?);
+    config.auth_info.token = Some(arguments.token.clone().into());
+    let began = Instant::now();
+    let upstream = Upstream::from_config(config, Settings::default()).await?;
+    let strategy = if arguments.stream { Strategy::Streaming } else { Strategy::Pages };
+    let settings = FactorySettings { strategy, ..FactorySettings::default() };
+    let factory = Factory::with_settings(upstream, settings)?;
+    let representation = match arguments.representation {
+        Held::Raw => Representation::Raw,
+        Held::Typed => Representation::Typed,
+        Held::Compact => Representation::Compact,
+    };
+    let pods = factory.informer::<Pod>().representation(representation).build()?;
+    factory.start();
+    factory.wait_for_sync().await?;
+    let (wall, Usage { processor, .. }) =
+        (began.elapsed().as_secs_f64(), usage(std::process::id()));
+    tokio::time::sleep(REST).await;
+    let objects = pods.lister().len() as u64;
+    let (resident, peak) = (status("VmRSS:")?, status("VmHWM:")?);
+    Ok(Cost { objects, wall, processor, resident, peak })
+}
+
+/// Bytes from a line of this process's status.
+fn status(name: &str) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("this needs Linux")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0)
+}
+
+/// Everybody who syncs. Ours and client-go stream unless told otherwise.
+const CLIENTS: [(&str, Client); 7] = [
+    ("raw", Client::Ours("raw", true)),
+    ("raw, in pages", Client::Ours("raw", false)),
+    ("compact", Client::Ours("compact", true)),
+    ("typed", Client::Ours("typed", true)),
+    ("kube-rs", Client::KubeRs("list")),
+    ("kube-rs, streamed", Client::KubeRs("stream")),
+    ("client-go", Client::Go),
+];
+
+#[derive(Clone, Copy)]
+enum Client {
+    Ours(&'static str, bool),
+    KubeRs(&'static str),
+    Go,
+}
+
+impl Client {
+    fn is_peer(self) -> bool {
+        !matches!(self, Self::Ours(..))
+    }
+
+    fn command(self, address: &str, token: &str) -> anyhow::Result<Command> {
+        Ok(match self {
+            Self::Ours(representation, stream) => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["bench", "sync-child", "--address", address, "--token", token]);
+                command.args(["--representation", representation]);
+                if stream {
+                    command.arg("--stream");
+                }
+                command
+            }
+            Self::KubeRs(how) => {
+                let mut command = Command::new(peers::kube_rs()?);
+                command.args([address, token, how]);
+                command
+            }
+            Self::Go => {
+                let mut command = Command::new(peers::client_go_program()?);
+                command.args(["-sync", address, "-token", token]);
+                command
+            }
+        })
+    }
+
+    fn run(self, served: &Served) -> anyhow::Result<Cost> {
+        let (address, token) = (served.hello.address.to_string(), &served.hello.token);
+        let output =
+            self.command(&address, token)?.stderr(std::process::Stdio::inherit()).output()?;
+        anyhow::ensure!(output.status.success(), "a client ended with {}", output.status);
+        serde_json::from_slice(&output.stdout).context("a client says something else than figures")
+    }
+}
+
+pub(super) fn run(arguments: &SyncArguments) -> anyhow::Result<()> {
+    let served = Served::start(Side::Plain, arguments.pods, 0)?;
+    let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
+    for _ in 0..arguments.rounds {
+        // One after the other: what the machine does meanwhile hits all.
+        for (name, client) in CLIENTS {
+            if client.is_peer() && arguments.peers == Peers::Skip {
+                continue;
+            }
+            let cost = client.run(&served)?;
+            anyhow::ensure!(
+                cost.objects == u64::from(arguments.pods),
+                "{name} has {}",
+                cost.objects
+            );
+            costs.entry(name).or_default().push(cost);
+        }
+    }
+    let costs = costs.into_iter().map(|(name, costs)| (name, middle(&costs))).collect();
+    let (machine, figures) = (machine::description(), figures(&costs));
+    match arguments.output {
+        Output::Table => {
+            let note = |(name, it): (&&str, &Cost)| {
+                format!(
+                    "{name}: {:.2} s, {:.2} s of processor, {:.0} MB after, {:.0} MB at the most",
+                    it.wall,
+                    it.processor,
+                    it.resident / 1e6,
+                    it.peak / 1e6
+                )
+            };
+            let notes: Vec<_> = costs.iter().map(note).collect();
+            report::table(&machine, &[notes.join("\n")], &figures);
+        }
+        Output::Json => {
+            let params = [("pods", arguments.pods.into()), ("rounds", arguments.rounds.into())];
+            report::json("sync", &machine, &params, &figures);
+        }
+    }
+    Ok(())
+}
+
+/// The median of each figure.
+fn middle(costs: &[Cost]) -> Cost {
+    let of = |figure: fn(&Cost) -> f64| {
+        let mut all: Vec<f64> = costs.iter().map(figure).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    Cost {
+        objects: costs[0].objects,
+        wall: of(|it| it.wall),
+        processor: of(|it| it.processor),
+        resident: of(|it| it.resident),
+        peak: of(|it| it.peak),
+    }
+}
+
+fn figures(costs: &BTreeMap<&str, Cost>) -> Vec<Figure> {
+    let of = |name: &str, figure: fn(&Cost) -> f64| costs.get(name).map(figure);
+    let processor: fn(&Cost) -> f64 = |it| it.processor * 1e3;
+    let resident: fn(&Cost) -> f64 = |it| it.resident / 1e6;
+    let against = |label, name, figure: fn(&Cost) -> f64, unit, peer, at_most: f64| {
+        let ours = of(name, figure).unwrap_or(number(0));
+        Figure::new(label, ours, unit, (peer, of(peer, figure)), at_most)
+    };
+    let mut figures = vec![
+        against("processor, raw", "raw", processor, "ms", "kube-rs", 1.0 / 5.0),
+        against("processor, raw ", "raw", processor, "ms", "client-go", 1.0 / 8.0),
+        against("memory after, raw", "raw", resident, "MB", "kube-rs", 1.0 / 5.0),
+        against("memory after, raw ", "raw", resident, "MB", "client-go", 0.6),
+        against("memory after, compact", "compact", resident, "MB", "kube-rs", 1.0 / 20.0),
+        against("memory after, compact ", "compact", resident, "MB", "client-go", 1.0 / 6.0),
+        against("processor, typed", "typed", processor, "ms", "kube-rs", 1.0),
+        against("memory after, typed", "typed", resident, "MB", "kube-rs", 1.0),
+    ];
+    for (label, name) in [
+        ("peak memory, raw", "raw"),
+        ("peak memory, raw, in pages", "raw, in pages"),
+        ("peak memory, compact", "compact"),
+    ] {
+        let peak = of(name, |it| it.peak / 1e6).unwrap_or(number(0));
+        figures.push(Figure::new(label, peak, "MB", ("memory after", of(name, resident)), 1.3));
+    }
+    figures
+}

@@ -1,0 +1,179 @@
+//! Clients that only count what they are sent.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
+
+use anyhow::{Context as _, ensure};
+use parking_lot::Mutex;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CipherSuite, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+
+use super::child::{Hello, microseconds};
+
+pub(super) mod h2;
+
+/// Connections from one of our addresses: a third of the ports that the system hands out for each.
+const PER_ADDRESS: usize = 10_000;
+/// What is read at a time.
+const READ_BYTES: usize = 256 * 1024;
+
+thread_local! {
+    /// A buffer a thread, so that many clients cost little beside the server.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+pub(super) type Stream = Box<dyn Duplex>;
+
+/// Makes connections to a server.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    address: SocketAddr,
+    token: String,
+    tls: Option<TlsConnector>,
+}
+
+impl Dialer {
+    pub(super) fn new(hello: &Hello, http2: bool) -> anyhow::Result<Self> {
+        let tls = hello.ca.as_deref().map(|ca| trusting(ca, http2)).transpose()?;
+        Ok(Self { address: hello.address, token: hello.token.clone(), tls })
+    }
+
+    /// Connection `number`; many come from several addresses.
+    pub(super) async fn connect(&self, number: usize) -> anyhow::Result<Stream> {
+        let host = u8::try_from(number / PER_ADDRESS + 1).context("too many connections")?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0).into())?;
+        let stream = socket.connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::from(self.address.ip());
+        Ok(Box::new(tls.connect(name, stream).await?))
+    }
+
+    /// Sends the head of a request over HTTP/1.1.
+    pub(super) async fn ask(&self, stream: &mut Stream, path: &str) -> io::Result<()> {
+        let Self { address, token, .. } = self;
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
+             accept: application/json\r\nuser-agent: masthead-bench\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.flush().await
+    }
+
+    pub(super) fn authorization(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+}
+
+fn trusting(ca: &str, http2: bool) -> anyhow::Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+    // As Go's client prefers them on a processor with AES: the cheapest first.
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.sort_by_key(|it| it.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The path of a watch of pods that begins with the next change.
+pub(super) fn watch_path(revision: u64, node: Option<&str>) -> String {
+    let from = format!("/api/v1/pods?watch=1&resourceVersion={revision}&timeoutSeconds=3600");
+    node.map_or(from.clone(), |node| format!("{from}&fieldSelector=spec.nodeName%3D{node}"))
+}
+
+/// Reads what there is into the thread's buffer and looks at it; nothing at the end.
+pub(super) async fn read<T>(
+    stream: &mut Stream,
+    mut look: impl FnMut(&[u8]) -> T,
+) -> io::Result<T> {
+    poll_fn(|cx| {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+            Poll::Ready(Ok(look(buffer.filled())))
+        })
+    })
+    .await
+}
+
+/// What arrived at all watches.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    pub(super) events: AtomicU64,
+    pub(super) ended: AtomicU64,
+}
+
+/// What arrived at one watch.
+pub(super) struct Watch {
+    all: Arc<Arrivals>,
+    /// When each event was there, in microseconds since 1970.
+    times: Mutex<Vec<u64>>,
+}
+
+impl Watch {
+    pub(super) fn new(all: &Arc<Arrivals>) -> Arc<Self> {
+        Arc::new(Self { all: all.clone(), times: Mutex::default() })
+    }
+
+    pub(super) fn times(&self) -> Vec<u64> {
+        self.times.lock().clone()
+    }
+
+    /// Takes note of bytes; `last` is the one before them. An event is a line, and lines end with `}`.
+    pub(super) fn see(&self, bytes: &[u8], last: &mut u8) {
+        let before = |at: usize| if at == 0 { *last } else { bytes[at - 1] };
+        let ends = memchr::memchr_iter(b'\n', bytes).filter(|&at| before(at) == b'}').count();
+        *last = bytes.last().copied().unwrap_or(*last);
+        if ends > 0 {
+            let mut times = self.times.lock();
+            let length = times.len() + ends;
+            times.resize(length, microseconds());
+            self.all.events.fetch_add(ends as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.all.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reads an HTTP/1.1 watch to its end.
+    pub(super) async fn follow(self: Arc<Self>, mut stream: Stream) {
+        let mut last = 0;
+        loop {
+            let read = read(&mut stream, |bytes| {
+                self.see(bytes, &mut last);
+                bytes.len()
+            });
+            if !matches!(read.await, Ok(1..)) {
+                return self.end();
+            }
+        }
+    }
+}
+
+/// Opens a watch over HTTP/1.1; the server has answered when this returns.
+pub(super) async fn open(dialer: &Dialer, number: usize, path: &str) -> anyhow::Result<Stream> {
+    let mut stream = dialer.connect(number).await?;
+    dialer.ask(&mut stream, path).await?;
+    let head = read(&mut stream, |bytes| String::from_utf8_lossy(bytes).into_owned()).await?;
+    ensure!(head.starts_with("HTTP/1.1 200"), "the server answers {head:?}");
+    Ok(stream)
+}

@@ -1,0 +1,156 @@
+//! Sending long answers over HTTP/1.1: watches and large lists.
+//!
+//! A watch lives long and mostly waits, so it does not keep hyper's state and its 16 KiB of buffers
+//! for as long; a large list is little more than vectored writes, and hyper makes them small. So once
+//! one of them is to be answered, the connection is taken back from hyper and is a socket and a
+//! [`Body`], until the answer ends and hyper reads the next request.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
+
+use super::wire::{Socket, Wire};
+use crate::body::{Body, BodyError, Slices};
+use crate::limits::{TAKEN_LIST_BYTES_MIN, UNSENT_BYTES_MAX, UNSENT_LIST_BYTES_MAX};
+use crate::listing::ListStream;
+use crate::watching::WatchStream;
+
+/// The chunk that ends an answer.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// A long answer whose head is not sent yet.
+pub(super) struct Long {
+    headers: HeaderMap,
+    stream: Stream,
+}
+
+enum Stream {
+    /// In chunks.
+    Watch(Box<WatchStream>),
+    /// Of a known length.
+    List(ListStream),
+}
+
+/// Is a request one whose answer needs nothing but a body on a connection that stays?
+pub(super) fn is_simple<B: http_body::Body>(request: &Request<B>) -> bool {
+    let kept = |it: &HeaderValue| it.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+    request.version() == Version::HTTP_11
+        && request.method() == Method::GET
+        && request.body().is_end_stream()
+        && request.headers().get_all(CONNECTION).iter().all(kept)
+}
+
+/// Is a response sent without hyper, if the request allows it?
+pub(super) fn is_long(response: &Response<Body>) -> bool {
+    match response.body() {
+        Body::Whole(_) => false,
+        Body::List(list) => list.length().is_some_and(|bytes| bytes >= TAKEN_LIST_BYTES_MIN),
+        Body::Watch(_) => true,
+    }
+}
+
+impl Long {
+    /// The answer that a long response is; none if it is something else.
+    pub(super) fn of(response: Response<Body>) -> Option<Self> {
+        let (mut parts, body) = response.into_parts();
+        let (stream, name, value) = match body {
+            Body::Whole(_) => return None,
+            Body::List(list) => {
+                let length = HeaderValue::from(list.length()?);
+                (Stream::List(list), CONTENT_LENGTH, length)
+            }
+            Body::Watch(watch) => {
+                (Stream::Watch(watch), TRANSFER_ENCODING, HeaderValue::from_static("chunked"))
+            }
+        };
+        parts.headers.insert(name, value);
+        Some(Self { headers: parts.headers, stream })
+    }
+
+    /// Sends it to its end. An error is the end of the connection, too.
+    pub(super) async fn send<S: Socket>(self, wire: &mut Wire<S>) -> io::Result<()> {
+        if matches!(self.stream, Stream::Watch(_)) {
+            return self.send_parts(wire).await;
+        }
+        wire.set_unsent_max(UNSENT_LIST_BYTES_MAX);
+        let sent = self.send_parts(wire).await;
+        wire.set_unsent_max(UNSENT_BYTES_MAX);
+        sent
+    }
+
+    async fn send_parts<S: Socket>(self, wire: &mut Wire<S>) -> io::Result<()> {
+        let mut out = Slices::from(head(&self.headers));
+        let (mut stream, mut ended) = (self.stream, false);
+        drop(self.headers);
+        stream.handed_out();
+        poll_fn(|cx| {
+            loop {
+                if stream.is_stalled(cx) {
+                    return Poll::Ready(Err(io::Error::other(BodyError::Stalled)));
+                }
+                ready!(wire.poll_send(cx, &mut out))?;
+                if ended {
+                    return Poll::Ready(Ok(()));
+                }
+                match stream.poll_next(cx) {
+                    Poll::Ready(Some(part)) => out = part.map_err(io::Error::other)?,
+                    Poll::Ready(None) => (out, ended) = (stream.end(), true),
+                    Poll::Pending => return wire.poll_gone(cx).map(Err),
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Stream {
+    fn handed_out(&self) {
+        match self {
+            Self::Watch(watch) => watch.ticket().handed_out(),
+            Self::List(list) => list.ticket().handed_out(),
+        }
+    }
+
+    /// Has it been given up? Wakes when it is.
+    fn is_stalled(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Self::Watch(watch) => watch.ticket().is_stalled(cx),
+            Self::List(list) => list.ticket().is_stalled(cx),
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Slices, BodyError>>> {
+        match self {
+            Self::Watch(watch) => {
+                watch.poll_next(cx).map(|next| next.map(|part| part.map(Slices::into_chunk)))
+            }
+            Self::List(list) => Poll::Ready(list.next()),
+        }
+    }
+
+    /// What follows the last part.
+    fn end(&self) -> Slices {
+        match self {
+            Self::Watch(_) => Bytes::from_static(LAST_CHUNK).into(),
+            Self::List(_) => Slices::default(),
+        }
+    }
+}
+
+fn head(headers: &HeaderMap) -> Bytes {
+    let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+    let mut line = |name: &str, value: &[u8]| {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    };
+    headers.iter().for_each(|(name, value)| line(name.as_str(), value.as_bytes()));
+    line(DATE.as_str(), httpdate::fmt_http_date(SystemTime::now()).as_bytes());
+    head.extend_from_slice(b"\r\n");
+    head.into()
+}

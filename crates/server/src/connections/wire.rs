@@ -1,0 +1,211 @@
+//! A client's byte stream, as both hyper and the sending of long answers use it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::body::Slices;
+use crate::flights::Connection;
+use crate::limits::{READ_AHEAD_MAX, SLICES_PER_WRITE};
+
+/// What a client that speaks HTTP/2 without being asked says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Slices that most writes of a watch have at most: no room for more is made for these.
+const FEW: usize = 16;
+
+/// A stream to a client.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Has something arrived since the last read found nothing?
+    fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Socket for TcpStream {
+    fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(cx)
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Socket for Box<TlsStream<TcpStream>> {
+    /// Asks the socket: looking for a record costs more than finding that there is none.
+    fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp().poll_read_ready(cx)
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+/// Notes when bytes go out, so that a client that does not read is told from one that is slow, and
+/// keeps what was read too early.
+pub(super) struct Wire<S> {
+    io: TokioIo<S>,
+    /// Read and not looked at yet.
+    ahead: Vec<u8>,
+    /// The last read found nothing.
+    drained: bool,
+    connection: Arc<Connection>,
+}
+
+impl<S: Socket> Wire<S> {
+    pub(super) fn new(stream: S, connection: Arc<Connection>) -> Self {
+        Self { io: TokioIo::new(stream), ahead: Vec::new(), drained: false, connection }
+    }
+
+    /// Looks at the first bytes; they are read again by whoever is next.
+    pub(super) async fn speaks_http2(&mut self) -> io::Result<bool> {
+        let (mut head, mut length) = ([0; PREFACE.len()], 0);
+        while length < head.len() {
+            let count = self.io.inner_mut().read(&mut head[length..]).await?;
+            length += count;
+            if count == 0 || head[..length] != PREFACE[..length] {
+                break;
+            }
+        }
+        self.ahead.extend_from_slice(&head[..length]);
+        Ok(head == PREFACE)
+    }
+
+    /// Puts back what somebody has read and does not need.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.ahead.splice(..0, bytes.iter().copied());
+    }
+
+    /// How much the kernel takes before the client has room for it.
+    pub(super) fn set_unsent_max(&self, bytes: u32) {
+        // Where the kernel does not know this, it takes what it takes.
+        let _ = SockRef::from(self.io.inner().tcp()).set_tcp_notsent_lowat(bytes);
+    }
+
+    /// Writes everything, down to the socket.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Slices,
+    ) -> Poll<io::Result<()>> {
+        while out.has_remaining() {
+            let written = if out.count() <= FEW {
+                self.poll_write_some::<FEW>(cx, out)
+            } else {
+                self.poll_write_some::<SLICES_PER_WRITE>(cx, out)
+            };
+            let written = ready!(written)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.connection.note_write();
+            out.advance(written);
+        }
+        Pin::new(self.io.inner_mut()).poll_flush(cx)
+    }
+
+    fn poll_write_some<const N: usize>(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &Slices,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [io::IoSlice::new(&[]); N];
+        let count = out.chunks_vectored(&mut slices);
+        Pin::new(self.io.inner_mut()).poll_write_vectored(cx, &slices[..count])
+    }
+
+    /// Tells the client that nothing more will come.
+    pub(super) async fn close(&mut self) -> io::Result<()> {
+        self.io.inner_mut().shutdown().await
+    }
+
+    /// Resolves when the client has gone. What it sends is kept for later, within bounds.
+    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        while self.ahead.len() < READ_AHEAD_MAX {
+            if self.drained && ready!(self.io.inner().poll_arrived(cx)).is_err() {
+                return Poll::Ready(io::ErrorKind::BrokenPipe.into());
+            }
+            let mut room = [0; 512];
+            let mut buffer = ReadBuf::new(&mut room);
+            let read = Pin::new(self.io.inner_mut()).poll_read(cx, &mut buffer);
+            self.drained = read.is_pending();
+            match ready!(read) {
+                Err(error) => return Poll::Ready(error),
+                Ok(()) if buffer.filled().is_empty() => {
+                    return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
+                }
+                Ok(()) => self.ahead.extend_from_slice(buffer.filled()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.connection.note_blocked(written.is_pending());
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            self.connection.note_write();
+        }
+        written
+    }
+}
+
+impl<S: Socket> Read for Wire<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.drained = false;
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, buffer);
+        }
+        let count = self.ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.ahead[..count]);
+        self.ahead.drain(..count);
+        self.ahead.shrink_to_fit();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Socket> Write for Wire<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
