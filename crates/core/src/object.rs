@@ -1,8 +1,6 @@
 //! Objects: JSON bytes with a parsed head.
 
-use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -11,7 +9,10 @@ use triomphe::ThinArc;
 use crate::json::{JsonError, Span, Str, unescape};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{KeyError, ObjectKey, Resource, Revision, Scope};
+use held::Content;
+use parse::Parsed;
 
+mod held;
 mod parse;
 
 /// An API object: its JSON as it goes over the wire, and what lists and watches need to know of it.
@@ -67,19 +68,12 @@ struct Head {
 /// What few objects have: one pointer in the head of all others.
 #[derive(Clone, Default)]
 struct Extra {
-    /// Unescaped strings, only if the body's own have escapes.
+    /// Strings of the head, only if the body's own have escapes or the body is not here.
     strings: Option<Strings>,
-    payload: Option<Payload>,
+    content: Option<Content>,
 }
 
-/// Something that travels with an object, and what it weighs.
-#[derive(Clone)]
-struct Payload {
-    value: Arc<dyn Any + Send + Sync>,
-    bytes: usize,
-}
-
-/// Strings of a head whose body has escapes.
+/// Strings of a head that are not in the body as they are.
 #[derive(Clone, Default)]
 struct Strings {
     text: String,
@@ -154,6 +148,13 @@ pub enum ParseError {
     },
 }
 
+fn limited<T: AsRef<[u8]>>(body: T) -> Result<T, ParseError> {
+    if body.as_ref().len() > OBJECT_BYTES_MAX {
+        return Err(ParseError::TooLarge { what: "bytes", limit: OBJECT_BYTES_MAX });
+    }
+    Ok(body)
+}
+
 impl From<JsonError> for ParseError {
     fn from(JsonError { what, at }: JsonError) -> Self {
         Self::Json { what, at }
@@ -172,13 +173,35 @@ impl Object {
     /// An absent `kind` and `apiVersion` are taken for the resource's (the items of typed lists have
     /// none); see [`Object::from_list_item`] for what adds them.
     pub fn parse(resource: &Resource, body: Bytes) -> Result<Self, ParseError> {
-        if body.len() > OBJECT_BYTES_MAX {
-            return Err(ParseError::TooLarge { what: "bytes", limit: OBJECT_BYTES_MAX });
-        }
-        let body: ByteString = body
+        let body: ByteString = limited(body)?
             .try_into()
             .map_err(|e: std::str::Utf8Error| ParseError::Utf8 { at: e.valid_up_to() })?;
         let parsed = parse::head(resource, &body)?;
+        Self::assemble(resource, body, parsed)
+    }
+
+    /// Copies one item out of a list's buffer, so that it does not keep the whole page alive, and
+    /// puts `kind` and `apiVersion` in front if it has none.
+    pub fn from_list_item(resource: &Resource, item: &[u8]) -> Result<Self, ParseError> {
+        let text = std::str::from_utf8(limited(item)?)
+            .map_err(|e| ParseError::Utf8 { at: e.valid_up_to() })?;
+        let mut parsed = parse::head(resource, text)?;
+        if !parsed.head.kind_missing {
+            return Self::assemble(resource, text.into(), parsed);
+        }
+        let brace = 1 + text.find('{').expect("parsed as an object");
+        let [kind, version] = [resource.kind(), resource.api_version()];
+        let added = ["\"kind\":\"", kind, "\",\"apiVersion\":\"", version, "\","];
+        let length = added.iter().map(|it| it.len()).sum();
+        let mut body = String::with_capacity(text.len() + length);
+        body.push_str(&text[..brace]);
+        body.extend(added);
+        body.push_str(&text[brace..]);
+        parsed.shift(length);
+        Self::assemble(resource, body.into(), parsed)
+    }
+
+    fn assemble(resource: &Resource, body: ByteString, parsed: Parsed) -> Result<Self, ParseError> {
         let head = parsed.head;
         let strings = head.strings().map_or(&*body, |own| &own.text);
         let (namespace, name) = (parsed.namespace.of(strings), parsed.name.of(strings));
@@ -191,27 +214,6 @@ impl Object {
             Inner { key, revision: Revision::ZERO, created: Revision::ZERO, head, body };
         inner.revision = inner.resource_version().parse().unwrap_or_default();
         Ok(Self::of(inner, &parsed.spans))
-    }
-
-    /// Copies one item out of a list's buffer, so that it does not keep the whole page alive, and
-    /// puts `kind` and `apiVersion` in front if it has none.
-    pub fn from_list_item(resource: &Resource, item: &[u8]) -> Result<Self, ParseError> {
-        let object = Self::parse(resource, Bytes::copy_from_slice(item))?;
-        if !object.inner().head.kind_missing {
-            return Ok(object);
-        }
-        let brace = 1 + item.iter().position(|&b| b == b'{').expect("parsed as an object");
-        let mut body = Vec::with_capacity(
-            item.len() + resource.kind().len() + resource.api_version().len() + 27,
-        );
-        body.extend_from_slice(&item[..brace]);
-        body.extend_from_slice(b"\"kind\":\"");
-        body.extend_from_slice(resource.kind().as_bytes());
-        body.extend_from_slice(b"\",\"apiVersion\":\"");
-        body.extend_from_slice(resource.api_version().as_bytes());
-        body.extend_from_slice(b"\",");
-        body.extend_from_slice(&item[brace..]);
-        Self::parse(resource, body.into())
     }
 
     fn of(inner: Inner, spans: &[Span]) -> Self {
@@ -229,6 +231,11 @@ impl Object {
     /// The whole object as JSON.
     pub fn body(&self) -> &Bytes {
         self.inner().body.as_bytes()
+    }
+
+    /// The same as text.
+    pub fn body_text(&self) -> &str {
+        &self.inner().body
     }
 
     /// Namespace and name.
@@ -320,24 +327,9 @@ impl Object {
         Self::of(Inner { body, key, revision: *revision, created, head }, self.spans())
     }
 
-    /// The same object with something that travels with it, for those who keep more than JSON of an
-    /// object or less. It counts as `bytes` of the body.
-    pub fn with_payload(&self, value: Arc<dyn Any + Send + Sync>, bytes: usize) -> Self {
-        let Inner { body, key, revision, created, head } = self.inner();
-        let (body, key, mut head) = (body.clone(), key.clone(), head.clone());
-        head.extra.get_or_insert_default().payload = Some(Payload { value, bytes });
-        let (revision, created) = (*revision, *created);
-        Self::of(Inner { body, key, revision, created, head }, self.spans())
-    }
-
     /// Are the two one object in memory?
     pub fn ptr_eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.inner(), other.inner())
-    }
-
-    /// What travels with the object, if it is one of these.
-    pub fn payload<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.inner().head.payload()?.value.clone().downcast().ok()
     }
 
     /// The body as it reads at `revision`, as slices of the stored bytes around the digits.
@@ -363,9 +355,9 @@ impl Object {
         [before.slice(metadata.start..), value, after.slice(..metadata.end - digits.end)]
     }
 
-    /// Bytes of the body and of what travels with it.
+    /// Bytes of the content, in whatever form it is held.
     pub fn body_bytes(&self) -> usize {
-        self.inner().body.len() + self.inner().head.payload().map_or(0, |payload| payload.bytes)
+        self.inner().body.len() + self.inner().head.content().map_or(0, |content| content.bytes)
     }
 
     /// Bytes of everything but the body, on the heap, allocator slack aside.
@@ -412,8 +404,8 @@ impl Head {
         self.extra.as_ref()?.strings.as_ref()
     }
 
-    fn payload(&self) -> Option<&Payload> {
-        self.extra.as_ref()?.payload.as_ref()
+    fn content(&self) -> Option<&Content> {
+        self.extra.as_ref()?.content.as_ref()
     }
 
     /// Where things are after the pieces around the resource version were put together.
@@ -440,10 +432,6 @@ impl Head {
         head.has_resource_version = true;
         let metadata_end = self.metadata.range().end - old_end + new_end;
         head.metadata = Span::new(self.metadata.start as usize, metadata_end);
-        // What travels with the object is of the old revision.
-        if let Some(extra) = &mut head.extra {
-            extra.payload = None;
-        }
         if let Some(own) = head.extra.as_mut().and_then(|extra| extra.strings.as_mut()) {
             let start = own.text.len();
             own.text.push_str(digits.format(revision.0));

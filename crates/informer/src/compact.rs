@@ -1,24 +1,35 @@
-//! Bodies that are compressed with a dictionary learned from their kind.
+//! Bodies that are compressed with a dictionary of their kind.
 
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::limits::{COMPACT_LEVEL, DECOMPRESSORS_MAX, DICTIONARY_BYTES, DICTIONARY_SAMPLES};
+use crate::limits::{
+    COMPACT_LEVEL, DECOMPRESSORS_MAX, DICTIONARIES_AT, DICTIONARY_SAMPLES, SAMPLE_BYTES_MAX,
+};
 
-/// Compresses the bodies of one cache. The first ones without help, and from them it learns.
+/// Compresses the bodies of one cache. The first ones without help; then some of them are the help.
 #[derive(Default)]
 pub(crate) struct Compactor(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     compressor: Option<Compressor<'static>>,
-    samples: Vec<Bytes>,
+    samples: Samples,
     dictionary: Arc<Dictionary>,
-    learned: bool,
+    /// What is being compressed, so that only the result is allocated.
+    scratch: Vec<u8>,
+}
+
+/// Some of what was seen, spread evenly over all of it.
+#[derive(Default)]
+struct Samples {
+    bodies: Vec<Box<[u8]>>,
+    seen: usize,
+    /// One of so many is taken, as a power of two.
+    stride: u32,
 }
 
 /// What both ends know, and decompressors that know it.
@@ -38,13 +49,11 @@ pub(crate) struct Packed {
 
 impl Compactor {
     /// None if it cannot be compressed, which is no reason not to have the object.
-    pub(crate) fn pack(&self, body: &Bytes) -> Option<Packed> {
-        let mut state = self.0.lock();
-        if !state.learned {
-            state.samples.push(body.clone());
-            if state.samples.len() == DICTIONARY_SAMPLES {
-                state.learn();
-            }
+    pub(crate) fn pack(&self, body: &[u8]) -> Option<Packed> {
+        let state = &mut *self.0.lock();
+        if let Some(bytes) = state.samples.take(body) {
+            state.compressor = None;
+            state.dictionary = Arc::new(Dictionary { bytes, idle: Mutex::default() });
         }
         let dictionary = state.dictionary.clone();
         let compressor = match &mut state.compressor {
@@ -53,19 +62,34 @@ impl Compactor {
                 none.insert(Compressor::with_dictionary(COMPACT_LEVEL, &dictionary.bytes).ok()?)
             }
         };
-        let bytes = compressor.compress(body).ok()?.into_boxed_slice();
+        state.scratch.clear();
+        state.scratch.reserve(zstd::zstd_safe::compress_bound(body.len()));
+        compressor.compress_to_buffer(body, &mut state.scratch).ok()?;
+        let bytes = state.scratch.as_slice().into();
         Some(Packed { bytes, length: body.len(), dictionary })
     }
 }
 
-impl State {
-    fn learn(&mut self) {
-        self.learned = true;
-        let samples = std::mem::take(&mut self.samples);
-        // Too little to learn from, or too different: then without.
-        let Ok(bytes) = zstd::dict::from_samples(&samples, DICTIONARY_BYTES) else { return };
-        self.compressor = None;
-        self.dictionary = Arc::new(Dictionary { bytes, idle: Mutex::default() });
+impl Samples {
+    /// Looks at a body; a dictionary, if it is time for one.
+    fn take(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+        if self.seen == DICTIONARIES_AT[DICTIONARIES_AT.len() - 1] {
+            return None;
+        }
+        if self.seen.is_multiple_of(1 << self.stride) {
+            self.bodies.push(body[..body.len().min(SAMPLE_BYTES_MAX)].into());
+        }
+        if self.bodies.len() == 2 * DICTIONARY_SAMPLES {
+            let mut position = 0..;
+            self.bodies.retain(|_| position.next().is_some_and(|it: usize| it.is_multiple_of(2)));
+            self.stride += 1;
+        }
+        self.seen += 1;
+        let due = DICTIONARIES_AT.contains(&self.seen).then(|| self.bodies.concat());
+        if self.seen == DICTIONARIES_AT[DICTIONARIES_AT.len() - 1] {
+            self.bodies = Vec::new();
+        }
+        due
     }
 }
 

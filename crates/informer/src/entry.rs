@@ -157,11 +157,11 @@ impl<K> Entry<K> {
 /// The JSON of an object, where it is held.
 pub(crate) fn json(object: &Object) -> Result<Bytes, DecodeError> {
     let key = || object.key().clone();
-    if let Some(packed) = object.payload::<Packed>() {
+    if let Some(packed) = object.content::<Packed>() {
         let opened = packed.open().map(Bytes::from);
         return opened.map_err(|source| DecodeError::Damaged { key: key(), source });
     }
-    if object.body_bytes() > object.body().len() {
+    if object.is_held() {
         return Err(DecodeError::Held { key: key() });
     }
     Ok(object.body().clone())
@@ -170,7 +170,7 @@ pub(crate) fn json(object: &Object) -> Result<Bytes, DecodeError> {
 impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// The object as its type. Free where it is held so; otherwise decoded, unless somebody just did.
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
-        if let Some(held) = self.object.payload::<K>() {
+        if let Some(held) = self.object.content::<K>() {
             return Ok(held);
         }
         let place = self.reading.place(&self.object);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use masthead_cache::{Cache, Config, HistoryLimits, Index, Writer};
-use masthead_core::{Resource, Time};
+use masthead_core::{Object, Resource, Time};
 use masthead_reflector::{Driver, Report, Settings, Source, Start};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -99,12 +99,13 @@ impl Part {
         indexes.insert(0, Index::owner());
         let seed = if seed == 0 { RandomState::new().hash_one(0) } else { seed };
         let (mut writer, cache) = Cache::new(Config { history, indexes, seed, lane: None });
-        let packer = Arc::new(packer);
-        let packing = packer.clone();
-        let source = connector.source(&wanted, Arc::new(move |object| packing.pack(object)))?;
         if let Some(path) = &saved {
-            restore(path, &wanted, &packer, &mut writer);
+            let pack = |object| packer.pack_changed(object, &cache);
+            restore(path, &wanted, pack, &mut writer);
         }
+        let known = cache.clone();
+        let source =
+            connector.source(&wanted, Arc::new(move |object| packer.pack(object, &known)))?;
         Ok(Arc::new(Self {
             wanted,
             cache,
@@ -184,7 +185,11 @@ impl Part {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
         let before = std::mem::replace(&mut *self.run.lock(), Run::Stopped(writer));
-        self.save();
+        let part = self.clone();
+        // A large cache takes a while, and others are on this thread.
+        if tokio::task::spawn_blocking(move || part.save()).await.is_err() {
+            tracing::warn!(resource = %self.resource(), "cache was not saved: that panicked");
+        }
         if matches!(before, Run::Stopping { again: true }) {
             self.start();
         }
@@ -255,10 +260,10 @@ async fn tell_errors(part: Weak<Part>, mut report: watch::Receiver<Report>, on_e
 }
 
 /// Fills a cache from a file, if there is one that fits.
-fn restore(path: &Path, wanted: &Wanted, packer: &Packer, writer: &mut Writer) {
+fn restore(path: &Path, wanted: &Wanted, pack: impl Fn(Object) -> Object, writer: &mut Writer) {
     match saved::read(path, wanted) {
         Ok(Some((objects, revision))) => {
-            let objects = objects.into_iter().map(|object| packer.pack_changed(object)).collect();
+            let objects = objects.into_iter().map(pack).collect();
             let filled = writer.replace(objects, revision, Time(0));
             filled.expect("an empty cache takes any list");
         }

@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use masthead_cache::Cache;
 use masthead_core::{Object, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Projection;
 use crate::compact::Compactor;
@@ -28,7 +30,7 @@ pub enum Representation {
 }
 
 type Change = dyn Fn(&mut Value) + Send + Sync;
-type Decode = fn(&[u8]) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error>;
+type Decode = fn(&str) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error>;
 
 /// Changes objects as JSON before they are stored. Two of them are the same if one is a clone of the
 /// other.
@@ -72,9 +74,9 @@ pub(crate) fn held_type<K: 'static>(representation: Representation) -> Option<Ty
 }
 
 fn decode<K: DeserializeOwned + Send + Sync + 'static>(
-    body: &[u8],
+    body: &str,
 ) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
-    Ok(Arc::new(serde_json::from_slice::<K>(body)?))
+    Ok(Arc::new(serde_json::from_str::<K>(body)?))
 }
 
 /// Decoded objects take about this many times their JSON: strings and vectors of their own for
@@ -96,28 +98,43 @@ impl Packer {
         Self { resource, projection, transform, form }
     }
 
-    /// What comes from the server: changed as the user wants it, then packed.
-    pub(crate) fn pack(&self, object: Object) -> Object {
+    /// What comes from the server: changed as the user wants it, then packed, unless `cache` has it
+    /// already.
+    pub(crate) fn pack(&self, object: Object, cache: &Cache) -> Object {
         let changed = self.changed(&object).and_then(|body| self.parse(body));
-        self.pack_changed(changed.unwrap_or(object))
+        self.pack_changed(changed.unwrap_or(object), cache)
     }
 
     /// What was changed before, for example by the run that saved it.
-    pub(crate) fn pack_changed(&self, object: Object) -> Object {
+    pub(crate) fn pack_changed(&self, object: Object, cache: &Cache) -> Object {
+        if matches!(self.form, Form::Raw) {
+            return object;
+        }
+        let digest = xxh3_64(object.body());
+        // The digest has the resource version in it: a body that is the same is the same object.
+        if let Some(cached) = cache.get(object.key()).filter(|cached| cached.has_digest(digest)) {
+            return cached;
+        }
+        // What cannot be packed is kept as it is: whoever reads it is told why.
+        match self.held(&object) {
+            Some((content, bytes)) => object.held_as(content, bytes, digest),
+            None => object,
+        }
+    }
+
+    /// The content in the form in which it is held, and what that takes.
+    fn held(&self, object: &Object) -> Option<(Arc<dyn Any + Send + Sync>, usize)> {
         match &self.form {
-            Form::Raw => object,
-            // What cannot be decoded is kept as it is: whoever reads it is told why.
-            Form::Typed(decode) => match decode(object.body()) {
-                Ok(value) => self.skeleton(&object, value, object.body().len() * TYPED_FACTOR),
-                Err(_) => object,
-            },
-            Form::Compact(compactor) => match compactor.pack(object.body()) {
-                Some(packed) => {
-                    let bytes = packed.bytes();
-                    self.skeleton(&object, Arc::new(packed), bytes)
-                }
-                None => object,
-            },
+            Form::Raw => None,
+            Form::Typed(decode) => {
+                let bytes = object.body().len() * TYPED_FACTOR;
+                Some((decode(object.body_text()).ok()?, bytes))
+            }
+            Form::Compact(compactor) => {
+                let packed = compactor.pack(object.body())?;
+                let bytes = packed.bytes();
+                Some((Arc::new(packed), bytes))
+            }
         }
     }
 
@@ -134,15 +151,6 @@ impl Packer {
     fn parse(&self, body: Bytes) -> Option<Object> {
         Object::parse(&self.resource, body).ok()
     }
-
-    /// A small object with the same head, and the rest beside it.
-    fn skeleton(&self, object: &Object, rest: Arc<dyn Any + Send + Sync>, bytes: usize) -> Object {
-        let body = skeleton(&self.resource, object).to_string();
-        match self.parse(body.into()) {
-            Some(small) => small.with_payload(rest, bytes),
-            None => object.clone(),
-        }
-    }
 }
 
 impl fmt::Debug for Packer {
@@ -151,48 +159,11 @@ impl fmt::Debug for Packer {
     }
 }
 
-/// The part of an object that its head is made of.
-fn skeleton(resource: &Resource, object: &Object) -> Value {
-    let mut metadata = Map::new();
-    let key = object.key();
-    metadata.insert("name".into(), key.name().into());
-    let texts = [
-        ("namespace", key.namespace()),
-        ("uid", object.uid()),
-        ("resourceVersion", object.resource_version()),
-        ("deletionTimestamp", object.deletion_timestamp().unwrap_or_default()),
-    ];
-    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        metadata.insert(name.into(), text.into());
-    }
-    let labels: Map<_, _> =
-        object.labels().map(|(name, value)| (name.to_owned(), value.into())).collect();
-    if !labels.is_empty() {
-        metadata.insert("labels".into(), labels.into());
-    }
-    let owners = object.owners().map(|owner| {
-        json!({
-            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name,
-            "uid": owner.uid, "controller": owner.controller,
-        })
-    });
-    let owners = owners.collect::<Vec<Value>>();
-    if !owners.is_empty() {
-        metadata.insert("ownerReferences".into(), owners.into());
-    }
-    let mut whole = json!({"metadata": metadata});
-    for (at, field) in resource.fields().iter().enumerate() {
-        if let (Some(value), Some(path)) = (object.field(at), field.paths.first()) {
-            let place = path.split('.').fold(&mut whole, |place, step| &mut place[step]);
-            *place = value.into();
-        }
-    }
-    whole
-}
-
 #[cfg(test)]
 mod tests {
-    use masthead_core::Labels;
+    use masthead_cache::Config;
+    use masthead_core::{Labels, Revision, Time};
+    use serde_json::json;
 
     use super::*;
     use crate::compact::Packed;
@@ -215,12 +186,16 @@ mod tests {
         Packer::new::<Value>(Resource::pods(), representation, projection, None)
     }
 
+    fn pack(packer: &Packer, object: Object) -> Object {
+        packer.pack(object, &Cache::new(Config::default()).1)
+    }
+
     #[test]
     fn the_head_of_an_object_is_the_same_however_it_is_held() {
         let node = Resource::pods().field_index("spec.nodeName").unwrap();
         for representation in [Representation::Raw, Representation::Typed, Representation::Compact]
         {
-            let (plain, held) = (pod(1), packer(representation).pack(pod(1)));
+            let (plain, held) = (pod(1), pack(&packer(representation), pod(1)));
             assert_eq!((held.key(), held.uid()), (plain.key(), plain.uid()));
             assert_eq!(held.resource_version(), plain.resource_version());
             assert_eq!((held.label("app"), held.field(node)), (Some("we\"b"), Some("n1")));
@@ -230,23 +205,25 @@ mod tests {
 
     #[test]
     fn r16_what_is_left_out_is_left_out_before_anything_is_stored() {
-        let raw = packer(Representation::Raw).pack(pod(1));
+        let raw = pack(&packer(Representation::Raw), pod(1));
         assert!(!String::from_utf8_lossy(raw.body()).contains("managedFields"));
-        let typed = packer(Representation::Typed).pack(pod(1)).payload::<Value>().unwrap();
+        let typed = pack(&packer(Representation::Typed), pod(1)).content::<Value>().unwrap();
         assert_eq!(typed["metadata"]["managedFields"], Value::Null);
         assert_eq!(typed["spec"]["nodeName"], "n1");
     }
 
     #[test]
-    fn compact_bodies_come_back_as_they_were_before_and_after_the_dictionary_is_learned() {
+    fn compact_bodies_come_back_as_they_were_whatever_dictionary_they_had() {
         let compact = packer(Representation::Compact);
-        for n in 0..200 {
-            let packed = compact.pack(pod(n));
-            let body = packed.payload::<Packed>().unwrap().open().unwrap();
-            let body: Value = serde_json::from_slice(&body).unwrap();
+        let mut sizes = Vec::new();
+        for n in 0..1100 {
+            let packed = pack(&compact, pod(n)).content::<Packed>().unwrap();
+            let body: Value = serde_json::from_slice(&packed.open().unwrap()).unwrap();
             assert_eq!(body["metadata"]["name"], format!("web-{n}"));
             assert_eq!(body["spec"]["containers"][0]["image"], format!("registry/{n}"));
+            sizes.push(packed.bytes());
         }
+        assert!(2 * sizes[1099] < sizes[0], "{} and {}", sizes[0], sizes[1099]);
     }
 
     #[test]
@@ -254,6 +231,21 @@ mod tests {
         let transform = Transform::new(|value| value["metadata"] = Value::Null);
         let (resource, raw) = (Resource::pods(), Representation::Raw);
         let packer = Packer::new::<Value>(resource, raw, Projection::default(), Some(transform));
-        assert_eq!(packer.pack(pod(1)).body(), pod(1).body());
+        assert_eq!(pack(&packer, pod(1)).body(), pod(1).body());
+    }
+    #[test]
+    fn what_the_cache_has_is_not_packed_again_and_other_content_of_the_same_version_is() {
+        for representation in [Representation::Typed, Representation::Compact] {
+            let packer = packer(representation);
+            let (mut writer, cache) = Cache::new(Config::default());
+            let first = packer.pack(pod(1), &cache);
+            writer.replace(vec![first.clone()], Revision(7), Time(0)).unwrap();
+            assert!(packer.pack(pod(1), &cache).ptr_eq(&first));
+            let text = pod(1).body_text().replace("registry/1", "registry/2");
+            let other = Object::parse(&Resource::pods(), text.into()).unwrap();
+            let other = packer.pack(other, &cache);
+            assert_eq!(other.resource_version(), first.resource_version());
+            assert_ne!(other.body(), first.body(), "so that a cache takes it for news");
+        }
     }
 }

@@ -108,6 +108,13 @@ pub(crate) struct CacheArguments {
     pub(crate) output: Output,
 }
 
+impl Scenario {
+    /// Is it one side of a measurement, in a process of its own?
+    pub(crate) fn is_child(&self) -> bool {
+        matches!(self, Self::ServeChild(_) | Self::SyncChild(_))
+    }
+}
+
 /// Runs a scenario. A target that was missed is shown as such and is no failure of the command.
 pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
     match scenario {

@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod bench;
 mod client;
 mod configuration;
+mod memory;
 mod serve;
 mod sync;
 mod watch;
@@ -35,8 +36,18 @@ enum Command {
     Bench(bench::Scenario),
 }
 
+impl Command {
+    /// What others start must not inherit the setting: a benchmark also runs peers.
+    fn with_its_memory(self) -> Self {
+        if !matches!(&self, Self::Bench(scenario) if !scenario.is_child()) {
+            memory::prefer_small_pages();
+        }
+        self
+    }
+}
+
 fn main() -> ExitCode {
-    let done = arguments().and_then(|arguments| match arguments.command {
+    let done = arguments().and_then(|arguments| match arguments.command.with_its_memory() {
         Command::Serve(arguments) => serve::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Sync(arguments) => sync::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),

@@ -75,6 +75,29 @@ impl Decoder {
 
     /// One line of a watch.
     pub fn line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
+        match self.plain_line(line) {
+            Some(item) => Ok(item),
+            None => self.any_line(line),
+        }
+    }
+
+    /// A line as servers write them: the type, the object, and nothing else. What is between the two
+    /// ends is read only once: if it is one object of the resource, the line is whole.
+    fn plain_line(&self, line: &[u8]) -> Option<WatchItem> {
+        let rest = line.strip_prefix(b"{\"type\":\"")?;
+        let quote = rest.iter().take("MODIFIED\"".len()).position(|&byte| byte == b'"')?;
+        let (event, rest) = rest.split_at(quote);
+        let object = rest.strip_prefix(b"\",\"object\":")?.trim_ascii_end().strip_suffix(b"}")?;
+        let made = match event {
+            b"ADDED" => WatchItem::Added,
+            b"MODIFIED" => WatchItem::Modified,
+            b"DELETED" => WatchItem::Deleted,
+            _ => return None,
+        };
+        self.object(object).map(made)
+    }
+
+    fn any_line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
         let broken = |error: masthead_core::SplitError| Failure::Decode(error.to_string());
         let WatchLine { event, object } = WatchLine::split(line).map_err(broken)?;
         let object = &line[object];
@@ -138,6 +161,28 @@ mod tests {
         assert!(matches!(line("MODIFIED", &other), Ok(WatchItem::Skipped)));
         let cut = Decoder::new(Resource::pods()).line(b"{\"type\":\"ADDED\",\"obj");
         assert_eq!(cut.unwrap_err().class(), Class::Decode);
+        assert_eq!(line("ADDED", &format!("{POD}}}")).unwrap_err().class(), Class::Decode);
+        assert_eq!(line("ADDED", &format!("{POD},")).unwrap_err().class(), Class::Decode);
+    }
+
+    #[test]
+    fn a_line_is_read_the_same_however_it_is_written() {
+        let decoder = Decoder::new(Resource::pods());
+        let forms = [
+            format!(r#"{{"type":"MODIFIED","object":{POD}}}"#),
+            format!("{{\"type\":\"MODIFIED\",\"object\":{POD}}} \r\n"),
+            format!(r#" {{ "type" : "MODIFIED" , "object" : {POD} }}"#),
+            format!(r#"{{"object":{POD},"type":"MODIFIED"}}"#),
+            format!(r#"{{"type":"MODIFIED","object":{POD},"more":{{}}}}"#),
+        ];
+        for form in forms {
+            let Ok(WatchItem::Modified(object)) = decoder.line(form.as_bytes()) else {
+                panic!("{form}")
+            };
+            assert_eq!(object.body(), POD, "{form}");
+        }
+        let twice = format!(r#"{{"type":"ADDED","object":{POD},"type":"DELETED"}}"#);
+        assert!(matches!(decoder.line(twice.as_bytes()), Ok(WatchItem::Deleted(_))));
     }
 
     #[test]

@@ -93,9 +93,18 @@ pub(crate) fn authorize(
     Err(Status::forbidden(resource, &target.name, why))
 }
 
+/// Paths, and what is below them, that tell what a server serves and nothing of what is in it. Whoever
+/// is known may see them, as Kubernetes has it with its role `system:discovery`.
+const DISCOVERY: [&str; 4] = ["/api", "/apis", "/openapi", "/version"];
+
+fn is_discovery(path: &str) -> bool {
+    let mut rest = DISCOVERY.iter().filter_map(|root| path.strip_prefix(root));
+    rest.any(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// May the user see what is no object: discovery, documents, metrics?
 pub(crate) fn authorize_path(user: &User, path: &str) -> Result<(), Status> {
-    if level(user) >= Level::Read {
+    if is_discovery(path) || level(user) >= Level::Read {
         return Ok(());
     }
     let why = format!("forbidden: User {:?} cannot get path {path:?}", user.name);
@@ -132,8 +141,17 @@ mod tests {
             assert_eq!(may(&[MASTERS], verb), Ok(()));
             assert!(may(&[READERS], verb).is_err());
         }
-        assert!(authorize_path(&user(&[]), "/api").is_err());
-        assert!(authorize_path(&user(&[READERS]), "/api").is_ok());
+    }
+
+    #[test]
+    fn whoever_is_known_may_discover_and_only_readers_see_more() {
+        for path in ["/api", "/apis/", "/apis/apps/v1", "/openapi/v3", "/version"] {
+            assert!(authorize_path(&user(&[]), path).is_ok(), "{path}");
+        }
+        for path in ["/metrics", "/statz", "/", "/apisx", "/versions"] {
+            assert!(authorize_path(&user(&[]), path).is_err(), "{path}");
+            assert!(authorize_path(&user(&[READERS]), path).is_ok(), "{path}");
+        }
     }
 
     #[test]

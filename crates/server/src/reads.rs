@@ -114,6 +114,19 @@ impl Reads {
         Ok(served.clone())
     }
 
+    /// Waits until all caches have what the store has now, or for as long as a read would.
+    pub(crate) async fn catch_up(&self) {
+        let Ok(current) = self.current().await else { return };
+        let caches = self.caches.load_full();
+        let all = async {
+            for served in caches.values() {
+                served.cache.wait_for(current).await;
+            }
+        };
+        // If the store is gone, they do not get there.
+        let _ = timeout(FRESH_WAIT, all).await;
+    }
+
     /// The store's newest revision.
     pub(crate) async fn current(&self) -> Result<Revision, Status> {
         self.store.current().await.map_err(Status::unavailable)

@@ -165,10 +165,12 @@ impl Server {
         self.app.flights.watches()
     }
 
-    /// Ends watches cleanly with a last bookmark, lets requests finish, and closes.
+    /// Ends watches cleanly, when they have been sent what was written, with a last bookmark; lets
+    /// requests finish, and closes.
     pub async fn shutdown(self) {
         info!(watches = self.watches(), "shutting down");
         self.down.send_replace(true);
+        self.app.reads.catch_up().await;
         self.app.flights.end_all();
         let _ = self.serving.await;
         self.tasks.iter().for_each(JoinHandle::abort);

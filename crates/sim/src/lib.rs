@@ -27,6 +27,7 @@ pub mod history;
 pub mod limits;
 pub mod model;
 pub mod recorder;
+pub mod seeds;
 mod selector;
 pub mod world;
 

@@ -14,6 +14,23 @@ pub(super) struct Parsed {
     pub(super) spans: Vec<Span>,
 }
 
+impl Parsed {
+    /// So many bytes were put in right behind the first brace.
+    pub(super) fn shift(&mut self, by: usize) {
+        let by = u32::try_from(by).expect("kinds are short");
+        let head = &mut self.head;
+        head.metadata.start += by;
+        head.resource_version_at.start += by;
+        if head.strings().is_none() {
+            let strings = [&mut head.uid, &mut head.deletion, &mut self.namespace, &mut self.name];
+            let present = self.spans.iter_mut().filter(|span| **span != ABSENT);
+            for span in strings.into_iter().chain(present) {
+                span.start += by;
+            }
+        }
+    }
+}
+
 pub(super) fn head(resource: &Resource, text: &str) -> Result<Parsed, ParseError> {
     // Almost no body has escapes in the strings of its head. Where one has, all of them are taken
     // again into a text of their own.
@@ -120,7 +137,7 @@ impl<'a> Walk<'a> {
         let resource_version = self.resource_version;
         self.head.extra = self.owned.map(|text| {
             let strings = Some(Strings { text, resource_version });
-            Box::new(Extra { strings, payload: None })
+            Box::new(Extra { strings, content: None })
         });
         Ok(Parsed { head: self.head, namespace: self.namespace, name: self.name, spans })
     }

@@ -73,14 +73,28 @@ fn a_field_with_two_paths_takes_the_first_that_has_a_value() {
 #[test]
 fn list_items_get_their_kind_and_do_not_share_the_page() {
     let item = r#" {"metadata":{"name":"web","namespace":"shop"}}"#;
-    let pod = Object::from_list_item(&Resource::pods(), item.as_bytes()).unwrap();
-    let text = str::from_utf8(pod.body()).unwrap();
+    let taken = Object::from_list_item(&Resource::pods(), item.as_bytes()).unwrap();
+    let text = str::from_utf8(taken.body()).unwrap();
     assert_eq!(
         text.trim(),
         r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}"#
     );
     let whole = Object::from_list_item(&Resource::pods(), POD.as_bytes()).unwrap();
     assert_eq!(whole.body(), POD);
+    let escaped = POD.replacen("\"app\":\"web\"", "\"app\":\"w\\u0065b\"", 1);
+    for text in [POD, &escaped] {
+        let item = text.replacen(r#""kind":"Pod","apiVersion":"v1","#, "", 1);
+        let taken = Object::from_list_item(&Resource::pods(), item.as_bytes()).unwrap();
+        let read = pod(text).unwrap();
+        assert_eq!((taken.body(), taken.key(), taken.uid()), (read.body(), read.key(), read.uid()));
+        assert_eq!(taken.metadata(), read.metadata());
+        assert_eq!(taken.deletion_timestamp(), read.deletion_timestamp());
+        assert!(taken.labels().eq(read.labels()) && taken.owners().eq(read.owners()));
+        assert_eq!(field(&taken, "spec.nodeName"), Some("n-1"));
+        assert_eq!(field(&taken, "spec.schedulerName"), field(&read, "spec.schedulerName"));
+        let later = Revision(77);
+        assert_eq!(taken.with_revision(later).body(), read.with_revision(later).body());
+    }
 }
 
 #[test]
@@ -202,13 +216,36 @@ fn of_two_metadata_the_last_counts_alone() {
 }
 
 #[test]
-fn what_travels_with_an_object_is_counted_and_stays_until_the_revision_changes() {
+fn an_object_that_is_held_in_another_form_keeps_its_head() {
+    let escaped = POD.replacen("\"labels\":{", "\"labels\":{\"quoted\":\"a\\\"b\",", 1);
+    for plain in [pod(POD).unwrap(), pod(&escaped).unwrap()] {
+        let held = plain.held_as(std::sync::Arc::new(7_u32), 4, 0xfeed_u64);
+        assert_eq!(held.content::<u32>().as_deref(), Some(&7));
+        assert_eq!((held.content::<u64>(), plain.content::<u32>()), (None, None));
+        assert_eq!((held.is_held(), plain.is_held()), (true, false));
+        assert_eq!((held.key(), held.uid()), (plain.key(), plain.uid()));
+        assert_eq!(held.resource_version(), plain.resource_version());
+        assert_eq!(held.revision(), plain.revision());
+        assert_eq!(held.deletion_timestamp(), plain.deletion_timestamp());
+        assert!(held.labels().eq(plain.labels()) && held.owners().eq(plain.owners()));
+        for at in 0..Resource::pods().fields().len() {
+            assert_eq!(held.field(at), plain.field(at));
+        }
+        assert_eq!(held.body_bytes(), held.body().len() + 4);
+        let later = held.with_created(Revision(1)).with_revision(Revision(99));
+        assert_eq!((later.resource_version(), later.uid()), ("99", plain.uid()));
+        assert_eq!(later.content::<u32>().as_deref(), Some(&7));
+        let read: serde_json::Value = serde_json::from_slice(later.body()).unwrap();
+        assert_eq!(read["metadata"]["resourceVersion"], "99");
+    }
+}
+
+#[test]
+fn of_a_body_that_is_not_here_the_digest_tells_whether_it_is_the_same() {
     let plain = pod(POD).unwrap();
-    let laden = plain.with_payload(std::sync::Arc::new(7_u32), 4);
-    assert_eq!(laden.payload::<u32>().as_deref(), Some(&7));
-    assert_eq!((laden.payload::<u64>(), plain.payload::<u32>()), (None, None));
-    assert_eq!((laden.body(), laden.key(), laden.uid()), (plain.body(), plain.key(), plain.uid()));
-    assert_eq!(laden.body_bytes(), plain.body_bytes() + 4);
-    assert_eq!(laden.clone().with_created(Revision(1)).payload::<u32>().as_deref(), Some(&7));
-    assert_eq!(laden.with_revision(Revision(9)).payload::<u32>(), None);
+    let held = |digest: u64| plain.held_as(std::sync::Arc::new(()), 0, digest);
+    assert_eq!(held(1).body(), held(1).body());
+    assert_ne!(held(1).body(), held(2).body());
+    assert_eq!((held(1).has_digest(1), held(1).has_digest(2)), (true, false));
+    assert!(!plain.has_digest(1));
 }

@@ -1,5 +1,6 @@
 //! A server with pods in it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -8,8 +9,10 @@ use masthead_core::{Object, Resource};
 use masthead_informer::upstream::{HttpVersion, Settings, Upstream, kube_client};
 use masthead_server::{Config, Limits, MASTERS, Security, Server, Tokens, User};
 use masthead_store::{Condition, MemoryStore, Store, Write};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-pub(crate) const TOKEN: &str = "a-token-for-the-test";
+const TOKEN: &str = "a-token-for-the-test";
 
 /// Pod number `n`, with text that does not repeat, so that compression has something to do.
 pub(crate) fn pod(n: usize, version: u64) -> String {
@@ -45,6 +48,10 @@ pub(crate) async fn put(store: &MemoryStore, bodies: impl Iterator<Item = String
 pub(crate) async fn serve(pods: usize) -> (Server, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::new());
     put(&store, (0..pods).map(|n| pod(n, 0))).await;
+    (serve_from(store.clone()).await, store)
+}
+
+pub(crate) async fn serve_from(store: Arc<dyn Store>) -> Server {
     let mut tokens = Tokens::default();
     tokens.add(TOKEN, User { name: "it".into(), groups: vec![MASTERS.into()] });
     let config = Config {
@@ -54,22 +61,30 @@ pub(crate) async fn serve(pods: usize) -> (Server, Arc<MemoryStore>) {
         limits: Limits::default(),
         history: HistoryLimits::default(),
     };
-    let server = Server::start(config, store.clone()).await.unwrap();
+    let server = Server::start(config, store).await.unwrap();
     server.ready().await;
-    (server, store)
+    server
 }
 
-pub(crate) async fn upstream(
-    address: std::net::SocketAddr,
-    http: HttpVersion,
-    gzip: bool,
-) -> Upstream {
+/// What a server answers on a connection of its own, with its head.
+pub(crate) async fn raw_get(address: SocketAddr, path: &str, encoding: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: {encoding}\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+pub(crate) async fn upstream(address: SocketAddr, http: HttpVersion, gzip: bool) -> Upstream {
     let mut config = kube_client::Config::new(format!("http://{address}").parse().unwrap());
     config.auth_info.token = Some(TOKEN.to_owned().into());
     let settings = Settings {
         http,
         gzip,
-        connect_timeout: std::time::Duration::from_millis(300),
+        connect_timeout: std::time::Duration::from_secs(1),
         ..Settings::default()
     };
     Upstream::from_config(config, settings).await.unwrap()

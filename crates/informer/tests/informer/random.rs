@@ -14,7 +14,7 @@ use masthead_informer::{
 };
 use masthead_reflector::Strategy;
 use masthead_sim::history::{self, Call};
-use masthead_sim::{History, Record, check};
+use masthead_sim::{History, Record, check, seeds};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -370,6 +370,9 @@ fn judge(life: &Life, informer: &Informer<Thing>, listeners: &[Listener]) -> Res
     if life.shown != state {
         let _ = writeln!(wrong, "I4: cache {:?}, server {state:?}", life.shown);
     }
+    if let Some(what) = life.world.listed_without_reason() {
+        let _ = writeln!(wrong, "I7: {what}");
+    }
     for Listener { name, told, handle, expects } in listeners {
         let told = told.lock();
         for what in told.wrong.iter().take(3) {
@@ -397,31 +400,10 @@ fn judge(life: &Life, informer: &Informer<Thing>, listeners: &[Listener]) -> Res
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn factories_handlers_and_listers_keep_their_word_in_random_lives() {
-    let seeds = match number("MASTHEAD_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("MASTHEAD_SEEDS").unwrap_or(SEEDS),
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let failures: Vec<String> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|worker| {
-                let mine = seeds.clone().filter(move |seed| seed % threads == worker);
-                let judged = move |seed| {
-                    let replay = "cargo test -p masthead-informer --test informer random";
-                    live(seed).err().map(|wrong| {
-                        format!("seed {seed}\n{wrong}replay: MASTHEAD_SEED={seed} {replay}")
-                    })
-                };
-                scope.spawn(move || mine.filter_map(judged).take(3).collect())
-            })
-            .collect();
-        workers.into_iter().flat_map(|worker| -> Vec<String> { worker.join().unwrap() }).collect()
-    });
-    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    let test = "-p masthead-informer --test informer random";
+    if let Err(wrong) = seeds::judge(SEEDS, test, live) {
+        panic!("\n{wrong}");
+    }
 }

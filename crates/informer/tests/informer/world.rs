@@ -8,8 +8,8 @@ use futures_util::stream::unfold;
 use masthead_core::{Object, Resource, Scope, Status};
 use masthead_informer::{Connector, Pack, Packed, Wanted};
 use masthead_reflector::{
-    BoxFuture, Events, Failure, ListAt, ListRequest, Meter, Page, ServerMemory, Source, WatchFrom,
-    WatchItem, WatchRequest,
+    BoxFuture, Events, Failure, ListAt, ListRequest, Meter, Page, Recovery, ServerMemory, Source,
+    WatchFrom, WatchItem, WatchRequest,
 };
 use masthead_sim::history::{Commit, CommitOp};
 use masthead_upstream::SourceError;
@@ -69,6 +69,12 @@ struct Inner {
     changed: watch::Sender<u64>,
     lists: u64,
     watches: u64,
+    /// Lists that there was a reason for: a beginning, a list that failed, a watch that expired.
+    owed: u64,
+    /// Watches that said nothing: three in a row are a reason for a list (R11).
+    silent: u64,
+    /// Up to where watches expired: a list that is no newer is a reason for another (R9).
+    expired: u64,
     streaming: bool,
     refusal: Option<Failure>,
 }
@@ -85,6 +91,9 @@ impl World {
             changed: watch::Sender::new(1),
             lists: 0,
             watches: 0,
+            owed: 0,
+            silent: 0,
+            expired: 0,
             streaming: true,
             refusal: None,
         })))
@@ -107,6 +116,13 @@ impl World {
     pub(crate) fn requests(&self) -> (u64, u64) {
         let it = self.0.lock();
         (it.lists, it.watches)
+    }
+
+    /// Were there more lists than reasons for them (I7)?
+    pub(crate) fn listed_without_reason(&self) -> Option<String> {
+        let Inner { lists, owed, silent, .. } = *self.0.lock();
+        let wrong = lists > owed + silent / 3;
+        wrong.then(|| format!("{lists} lists, {owed} reasons, {silent} silent watches"))
     }
 
     pub(crate) fn rv(&self) -> u64 {
@@ -195,6 +211,14 @@ impl Inner {
         state
     }
 
+    fn count_failed_watch(&mut self, from: u64, expired: bool) {
+        if expired {
+            self.owed += 1;
+            self.expired = self.expired.max(from);
+        }
+        self.silent += 1;
+    }
+
     fn fault(&mut self) -> Option<Failure> {
         if let Some(refusal) = &self.refusal {
             return Some(refusal.clone());
@@ -214,12 +238,25 @@ impl Inner {
 
 impl Connector for World {
     fn source(&self, wanted: &Wanted, pack: Pack) -> Result<Arc<dyn Source>, SourceError> {
+        self.0.lock().owed += 1;
         let source = WorldSource { world: self.clone(), wanted: wanted.clone() };
         Ok(Arc::new(Packed::new(source, pack)))
     }
 
     fn memory(&self) -> ServerMemory {
         ServerMemory::new()
+    }
+}
+
+/// A list that is under way: unless it is done, there is reason for another.
+struct Listing {
+    world: World,
+    done: bool,
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        self.world.0.lock().owed += u64::from(!self.done);
     }
 }
 
@@ -237,6 +274,7 @@ impl Source for WorldSource {
     fn list(&self, request: ListRequest, meter: Meter) -> BoxFuture<Result<Page, Failure>> {
         let (world, wanted) = (self.world.clone(), self.wanted.clone());
         Box::pin(async move {
+            let mut listing = Listing { world: world.clone(), done: false };
             let delay = {
                 let mut it = world.0.lock();
                 it.lists += u64::from(!matches!(request.at, ListAt::Continue(_)));
@@ -267,6 +305,7 @@ impl Source for WorldSource {
             let page: Vec<_> = objects.by_ref().take(request.limit).collect();
             let left = objects.count();
             let token = page.last().filter(|_| left > 0).map(|last| format!("{rv}|{}", last.key()));
+            listing.done = rv > it.expired;
             Ok(Page {
                 objects: page,
                 resource_version: rv.to_string(),
@@ -280,19 +319,18 @@ impl Source for WorldSource {
     fn watch(&self, request: WatchRequest, meter: Meter) -> BoxFuture<Result<Events, Failure>> {
         let (world, wanted) = (self.world.clone(), self.wanted.clone());
         Box::pin(async move {
+            let initial = request.initial_events();
+            let listing = initial.then(|| Listing { world: world.clone(), done: false });
             let delay = {
                 let mut it = world.0.lock();
-                it.lists += u64::from(request.initial_events());
+                it.lists += u64::from(initial);
                 it.watches += 1;
                 Duration::from_millis(it.dice.below(40))
             };
             sleep(delay).await;
             meter.add(100);
             let mut it = world.0.lock();
-            if let Some(failure) = it.fault() {
-                return Err(failure);
-            }
-            if request.initial_events() && !it.streaming {
+            if initial && !it.streaming {
                 return Err(Status::of_response(422, b"").into());
             }
             let (from, mut first) = match &request.from {
@@ -302,18 +340,21 @@ impl Source for WorldSource {
                 }
                 WatchFrom::After(from) => (from.parse().unwrap(), Vec::new()),
             };
-            if from < it.oldest {
-                return Err(Status::of_response(410, b"").into());
+            let gone = (from < it.oldest).then(|| Status::of_response(410, b"").into());
+            if let Some(failure) = it.fault().or(gone) {
+                it.count_failed_watch(from, failure.recovery() == Recovery::Relist);
+                return Err(failure);
             }
-            if request.initial_events() {
+            if initial {
                 let resource_version = from.to_string();
                 first.push(WatchItem::Bookmark { resource_version, initial_events_end: true });
             }
             let end = Instant::now() + request.timeout;
             let changed = it.changed.subscribe();
             drop(it);
-            let stream =
-                Stream { world: world.clone(), wanted, from, first, end, changed, over: false };
+            let world = world.clone();
+            let (silent, over) = (!initial, false);
+            let stream = Stream { world, wanted, from, first, listing, end, changed, silent, over };
             Ok(Box::pin(unfold(stream, Stream::step)) as Events)
         })
     }
@@ -324,9 +365,18 @@ struct Stream {
     wanted: Wanted,
     from: u64,
     first: Vec<WatchItem>,
+    /// The state that it begins with.
+    listing: Option<Listing>,
     end: Instant,
     changed: watch::Receiver<u64>,
+    silent: bool,
     over: bool,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.world.0.lock().silent += u64::from(self.silent);
+    }
 }
 
 impl Stream {
@@ -335,6 +385,8 @@ impl Stream {
             return None;
         }
         if !self.first.is_empty() {
+            let expired = self.world.0.lock().expired;
+            self.listing.iter_mut().for_each(|listing| listing.done = self.from > expired);
             return Some((Ok(std::mem::take(&mut self.first)), self));
         }
         let from = self.from;
@@ -362,6 +414,7 @@ impl Stream {
         }
         if self.from < it.oldest {
             let status = Status::of_response(410, b"");
+            it.count_failed_watch(self.from, true);
             self.over = true;
             return Ok(vec![WatchItem::Error(status)]);
         }
@@ -388,6 +441,7 @@ impl Stream {
                 seen.insert(commit.key.clone(), object.clone());
             }
         }
+        self.silent = false;
         self.from = it.rv;
         items.push(WatchItem::Bookmark {
             resource_version: it.rv.to_string(),

@@ -89,7 +89,7 @@ fn a_thousand_stalled_lists_and_a_thousand_stalled_watches_harm_nobody() {
         // A machine that is busy with something else gets another chance, a slow server has none.
         let beside = (0..4).map(|_| best_p99(&client)).find(|beside| *beside <= alone * 2);
         let mut statistics = client.ask("GET", "/statz", "").unwrap().1;
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         // The watches of the measurement may still be closing.
         while statistics["watches"].as_u64() > Some(STALLED as u64) && Instant::now() < deadline {
             statistics = client.ask("GET", "/statz", "").unwrap().1;
@@ -102,7 +102,7 @@ fn a_thousand_stalled_lists_and_a_thousand_stalled_watches_harm_nobody() {
         assert!(beside.is_some(), "the p99 of others is above twice the {alone:?} they have alone");
         drop((lists, watches));
     });
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let (_, it) = client.ask("GET", "/statz", "").unwrap();
         if it["watches"] == 0 && it["responseBytesInFlight"] == 0 {

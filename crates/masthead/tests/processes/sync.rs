@@ -102,7 +102,7 @@ fn pass_on(mut client: TcpStream, server: SocketAddr, path: &str) -> std::io::Re
     let mut reader = BufReader::new(client.try_clone()?);
     while reader.read_line(&mut head)? > 2 {}
     if head.starts_with(&format!("GET {path}")) {
-        let body = r#"{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"secrets is forbidden"}"#;
+        let body = r#"{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}"#;
         let length = body.len();
         return write!(
             client,
@@ -127,8 +127,13 @@ fn who_may_nothing_is_told_what_to_ask_for() {
     let tokens = ["--token-file", tokens.to_str().unwrap()];
     let server = Server::start(directory.path(), &[&PLAIN[..], &tokens].concat());
     let kubeconfig = follower::kubeconfig(&server, &server.token, "a-token-for-nobody");
+    let (code, table, _) = run(&kubeconfig, &["sync", "cm", "-n", "shop"]);
+    assert_eq!(code, Some(3), "{table}");
+    assert!(table.contains("list and watch on configmaps in namespace \"shop\""), "{table}");
+
+    let blind = kubeconfig_at(&server, refuse(server.address, "/api"));
     for command in ["sync", "watch"] {
-        let (code, _, error) = run(&kubeconfig, &[command, "pods"]);
+        let (code, _, error) = run(&blind, &[command, "pods"]);
         assert_eq!(code, Some(1));
         assert!(error.contains("Grant get on /api and /apis"), "{error}");
     }

@@ -170,7 +170,7 @@ fn a_connection_that_is_not_made_in_time_is_a_refusal() {
         // A TLS server that says nothing.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
-        let connect_timeout = Duration::from_millis(100);
+        let connect_timeout = Duration::from_millis(300);
         let settings = Settings { connect_timeout, ..Settings::default() };
         let upstream = Upstream::from_config(Config::new(url.parse().unwrap()), settings);
         let source = pods(&upstream.await.unwrap());

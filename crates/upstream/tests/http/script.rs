@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// Longer than anything that a test waits for takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test with HTTP/1.1 and with HTTP/2, side by side.
 pub(crate) fn both(test: impl AsyncFn(HttpVersion)) {

@@ -1,0 +1,73 @@
+//! Objects whose content is held in another form than JSON.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::{ABSENT, Extra, Inner, Object, Span, Strings};
+
+/// What holds the content of an object, and what it weighs.
+#[derive(Clone)]
+pub(super) struct Content {
+    value: Arc<dyn Any + Send + Sync>,
+    pub(super) bytes: usize,
+}
+
+/// The body of an object whose content is elsewhere, before and behind its digest.
+const BODY: [&str; 2] = [r#"{"metadata":{"digest":""#, r#""}}"#];
+/// Right behind the brace of `metadata`: where a resource version would be put in.
+const METADATA_AT: usize = r#"{"metadata":"#.len();
+
+impl Object {
+    /// The same head, with its content held as `content`, which counts as `bytes`. Of the body only a
+    /// digest is left: two that are held so have equal bodies if their digests are equal.
+    pub fn held_as(&self, content: Arc<dyn Any + Send + Sync>, bytes: usize, digest: u64) -> Self {
+        let it = self.inner();
+        let body = format!("{}{digest:016x}{}", BODY[0], BODY[1]);
+        let mut text = String::with_capacity(self.strings_bytes());
+        let mut take = |string: &str| {
+            let start = text.len();
+            text.push_str(string);
+            Span::new(start, text.len())
+        };
+        let mut head = it.head.clone();
+        head.uid = take(self.text(head.uid));
+        head.deletion = take(self.text(head.deletion));
+        let resource_version = take(it.resource_version());
+        let again = |&span: &Span| if span == ABSENT { ABSENT } else { take(self.text(span)) };
+        let spans: Vec<_> = self.spans().iter().map(again).collect();
+        head.metadata = Span::new(METADATA_AT, body.len() - 1);
+        head.resource_version_at = Span::new(METADATA_AT + 1, METADATA_AT + 1);
+        head.has_resource_version = false;
+        head.extra = Some(Box::new(Extra {
+            strings: Some(Strings { text, resource_version }),
+            content: Some(Content { value: content, bytes }),
+        }));
+        let (key, revision, created) = (it.key.clone(), it.revision, it.created);
+        Self::of(Inner { body: body.into(), key, revision, created, head }, &spans)
+    }
+
+    /// The content, if it is held as one of these.
+    pub fn content<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.inner().head.content()?.value.clone().downcast().ok()
+    }
+
+    /// Is the content held in another form than JSON?
+    pub fn is_held(&self) -> bool {
+        self.inner().head.content().is_some()
+    }
+
+    /// Is its content held in another form, and was its body one of this digest?
+    pub fn has_digest(&self, digest: u64) -> bool {
+        let hex = self.inner().body.get(BODY[0].len()..BODY[0].len() + 16);
+        self.is_held() && hex.is_some_and(|hex| u64::from_str_radix(hex, 16) == Ok(digest))
+    }
+
+    /// Bytes of all strings of the head.
+    fn strings_bytes(&self) -> usize {
+        let it = self.inner();
+        let present = self.spans().iter().filter(|span| **span != ABSENT);
+        let spans: usize = present.map(|span| span.len as usize).sum();
+        let own = it.head.uid.len + it.head.deletion.len;
+        spans + own as usize + it.resource_version().len()
+    }
+}
