@@ -149,13 +149,16 @@ impl Housekeeping {
 
     /// Deletes the objects of a definition that is being deleted, then lets it go (W39).
     async fn clean_up(&self, definition: &Object) {
-        let (plural, group) = crate::feed::split(definition.key().name());
+        let name = definition.key().name();
+        let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", name);
+        if !self.is_being_deleted(&scope).await {
+            return;
+        }
+        let (plural, group) = crate::feed::split(name);
         let kinds = self.catalog.now();
         if let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) {
             self.empty(kind, "").await;
         }
-        let name = definition.key().name();
-        let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", name);
         let done = self.writes.change(&scope, false, |current| {
             let mut new = current.clone();
             let finalizers = prepare::metadata_mut(&mut new)?.get_mut("finalizers");
@@ -185,16 +188,33 @@ impl Housekeeping {
     }
 
     async fn remove_namespace(&self, name: &str) {
+        let scope = self.scope("", "namespaces", name);
+        if !self.is_being_deleted(&scope).await {
+            return;
+        }
         for kind in self.catalog.now().iter().filter(|it| it.namespaced()) {
             self.empty(kind, name).await;
         }
-        let scope = self.scope("", "namespaces", name);
         let done = self.writes.change(&scope, false, |current| {
             let mut new = current.clone();
             prepare::child(&mut new, "spec")?.insert("finalizers".to_owned(), json!([]));
             prepare::finalize(&scope.kind, current, &new)
         });
         report(name, done.await.map(|_| ()));
+    }
+
+    /// Is it, now? What was being deleted once may be gone, and there again.
+    async fn is_being_deleted(&self, scope: &Authorized<Target>) -> bool {
+        let mut wait = HOUSEKEEPING_RETRY;
+        loop {
+            match self.reads.find(scope, Freshness::MostRecent).await {
+                Ok(found) => return found.is_some_and(|it| it.deletion_timestamp().is_some()),
+                Err(status) if status.code() == 404 => return false,
+                // The store is down, or behind.
+                Err(_) => sleep(wait).await,
+            }
+            wait = (wait * 2).min(HOUSEKEEPING_RETRY * 50);
+        }
     }
 
     /// Deletes all objects of a kind in a namespace or (empty) in all, until none is left.

@@ -139,8 +139,6 @@ impl Server {
         let connections = Connections::new(app.clone(), tls, clock, goes_down);
         let serving = tokio::spawn(connections.run(listener));
         let tasks = vec![
-            tokio::spawn(housekeeping.clone().follow_definitions()),
-            tokio::spawn(housekeeping.clone().follow_namespaces()),
             tokio::spawn(begin(app.clone(), housekeeping, begins)),
             tokio::spawn(watch_for_stalls(app.clone(), clock)),
         ];
@@ -201,13 +199,20 @@ async fn stored_definitions(store: &dyn Store, catalog: &Catalog) -> Result<Vec<
     }
 }
 
+/// Housekeeping begins when the caches have got to the present: what it is shown before that is the past,
+/// in which namespaces were deleted that are there again, and definitions were not there yet.
 async fn begin(app: Arc<App>, housekeeping: Arc<Housekeeping>, begins: watch::Sender<bool>) {
     while !(app.reads.is_ready() && app.feed.is_replayed()) {
         sleep(READY_POLL).await;
     }
-    housekeeping.make_namespaces().await;
-    begins.send_replace(true);
-    begins.closed().await;
+    let beginning = async {
+        housekeeping.make_namespaces().await;
+        begins.send_replace(true);
+        begins.closed().await;
+    };
+    let definitions = housekeeping.clone().follow_definitions();
+    let namespaces = housekeeping.clone().follow_namespaces();
+    tokio::join!(beginning, definitions, namespaces);
 }
 
 /// Lets go of answers that do not move.

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::rules;
 use crate::world::{names, version};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const SAILS: &str = "/apis/ship.example/v1/namespaces/shop/sails";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const SAILS: &str = "/apis/ship.example/v1/namespaces/shop/sails";
 
-fn definition() -> Value {
+pub(crate) fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "sails.ship.example"},
@@ -23,7 +23,7 @@ fn definition() -> Value {
     })
 }
 
-fn sail(name: &str, colour: &str) -> Value {
+pub(crate) fn sail(name: &str, colour: &str) -> Value {
     json!({"apiVersion": "ship.example/v1", "kind": "Sail", "metadata": {"name": name},
         "spec": {"colour": colour}})
 }

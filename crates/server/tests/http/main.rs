@@ -10,6 +10,7 @@ mod hostile;
 mod limits;
 mod paging;
 mod requests;
+mod restarts;
 mod security;
 mod selectors;
 mod versions;

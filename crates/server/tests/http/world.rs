@@ -168,6 +168,15 @@ impl World {
         (Self { name, store, address, http2, _directory: directory }, server)
     }
 
+    /// Goes on with another server on the same store.
+    pub(crate) async fn restart(&mut self, server: Server) -> Server {
+        server.shutdown().await;
+        let server = Server::start(config(Limits::default()), self.store.clone()).await.unwrap();
+        timeout(PATIENCE, server.ready()).await.expect("it starts again");
+        self.address = server.address();
+        server
+    }
+
     pub(crate) async fn send(
         &self,
         method: Method,
