@@ -49,6 +49,8 @@ const PLANTED: Step = Step {
         "masthead-reflector",
         "--package",
         "masthead-informer",
+        "--package",
+        "masthead-controller",
         "--tests",
         "--locked",
         "planted_",
@@ -58,10 +60,19 @@ const PLANTED: Step = Step {
     cfg: Some(("--cfg planted", "planted")),
 };
 
-/// The cache's atomics, locks and wakers swapped for shuttle's.
+/// The locks, atomics and wakers of the cache and of the work queue swapped for shuttle's.
 const SHUTTLE: Step = Step {
     what: "interleavings",
-    arguments: &["test", "--package", "masthead-cache", "--test", "interleavings", "--locked"],
+    arguments: &[
+        "test",
+        "--package",
+        "masthead-cache",
+        "--package",
+        "masthead-controller",
+        "--test",
+        "interleavings",
+        "--locked",
+    ],
     cfg: Some(("--cfg planted --cfg shuttle", "shuttle")),
 };
 

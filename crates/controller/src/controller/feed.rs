@@ -1,0 +1,91 @@
+//! From events to keys.
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use masthead_core::{ObjectKey, Resource, Scope};
+use masthead_informer::{Entry, Event, Subscription};
+
+use super::predicate::Predicate;
+use crate::queue::{Add, Priority, Refused, Trigger, WorkQueue};
+
+/// Puts keys into the queue until it is shut down.
+pub(super) type Feed = BoxFuture<'static, ()>;
+
+/// Adds a key. A queue that is full is waited for: the events are read later then, and nothing is lost (R20).
+async fn add(queue: &WorkQueue<ObjectKey>, key: ObjectKey, add: Add) {
+    while let Err(Refused::Full { .. }) = queue.add_with(key.clone(), add) {
+        queue.room().await;
+    }
+}
+
+/// What was there before, and what is only looked at once more, can wait (R30).
+fn priority<K>(event: &Event<K>) -> Priority {
+    match event {
+        Event::Added { initial: true, .. } | Event::Updated { resync: true, .. } => Priority::Low,
+        _ => Priority::Normal,
+    }
+}
+
+/// The controller's own objects.
+pub(super) async fn own<K: Send + Sync + 'static>(
+    mut events: Subscription<K>,
+    predicate: Option<Predicate<K>>,
+    queue: WorkQueue<ObjectKey>,
+) {
+    while let Some(event) = events.next().await {
+        if predicate.as_ref().is_some_and(|it| !it.matters(&event)) {
+            continue;
+        }
+        let trigger = Trigger(match &event {
+            Event::Added { initial: true, .. } => "initial",
+            Event::Added { .. } => "added",
+            Event::Updated { resync: true, .. } => "resync",
+            Event::Updated { .. } => "updated",
+            Event::Deleted { .. } => "deleted",
+        });
+        add(&queue, event.key().clone(), Add { priority: priority(&event), trigger }).await;
+    }
+}
+
+/// Objects that concern others: as they were and as they are.
+pub(super) async fn mapped<W: Send + Sync + 'static>(
+    mut events: Subscription<W>,
+    map: impl Fn(&Entry<W>) -> Vec<ObjectKey> + Send,
+    trigger: Trigger,
+    queue: WorkQueue<ObjectKey>,
+) {
+    while let Some(event) = events.next().await {
+        let how = Add { priority: priority(&event), trigger };
+        let mut keys = event.entry().map(&map).unwrap_or_default();
+        if let Event::Updated { old: Some(old), resync: false, .. } = &event {
+            keys.extend(map(old));
+        }
+        for key in keys {
+            add(&queue, key, how).await;
+        }
+    }
+}
+
+/// Keys that somebody else knows of.
+pub(super) async fn triggered(
+    mut keys: impl futures_core::Stream<Item = ObjectKey> + Unpin + Send,
+    queue: WorkQueue<ObjectKey>,
+) {
+    while let Some(key) = keys.next().await {
+        add(&queue, key, Add { trigger: Trigger("trigger"), ..Add::default() }).await;
+    }
+}
+
+/// The object of a resource that manages this one.
+pub(super) fn manager_of<W>(owner: &Resource, entry: &Entry<W>) -> Option<ObjectKey> {
+    let group = |api_version: &str| match api_version.split_once('/') {
+        Some((group, _)) => group == owner.group(),
+        None => owner.group().is_empty(),
+    };
+    let manages = entry.owners().find(|it| it.controller)?;
+    if manages.kind != owner.kind() || !group(manages.api_version) {
+        return None;
+    }
+    let namespace = if owner.scope() == Scope::Namespaced { entry.namespace() } else { "" };
+    ObjectKey::new(namespace, manages.name).ok()
+}

@@ -1,0 +1,186 @@
+//! Those who reconcile.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use masthead_core::{ObjectKey, Revision};
+use masthead_informer::Informer;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, error, info, info_span, warn};
+
+use super::metrics::Counts;
+use super::quarantine::Quarantine;
+use super::reconcile::{Reads, Writes, caught_up};
+use super::{Action, Context, ReconcileError};
+use crate::leader::Leadership;
+use crate::limits::PARKED_MAX;
+use crate::queue::{Add, Trigger, Work, WorkQueue};
+
+/// What became of a reconcile.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Done,
+    After(Duration),
+    Failed(String),
+    Terminal(String),
+    Panicked,
+    TimedOut,
+    /// The lease ran out before it was done.
+    Fenced,
+}
+
+/// What the workers of a controller share.
+pub(super) struct Shared<K, R> {
+    pub(super) name: String,
+    pub(super) informer: Informer<K>,
+    pub(super) reads: Arc<[Arc<dyn Reads>]>,
+    pub(super) reconcile: R,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) quarantine: Arc<Quarantine>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) timeout: Duration,
+    pub(super) leadership: Leadership,
+}
+
+impl<K, R, F> Shared<K, R>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+    R: Fn(Context<K>) -> F + Send + Sync,
+    F: Future<Output = Result<Action, ReconcileError>> + Send,
+{
+    /// One worker, until the queue ends. A key that wrote is parked: it stays in work, and so out of the
+    /// queue, until the caches have what it wrote; the worker goes on with others meanwhile.
+    pub(super) async fn work(&self) {
+        let mut parked = FuturesUnordered::new();
+        loop {
+            let work = tokio::select! {
+                Some(()) = parked.next(), if !parked.is_empty() => continue,
+                work = self.next() => work,
+            };
+            let Some(work) = work else { return };
+            let writes = Writes::default();
+            {
+                let mut attempt = pin!(self.attempt(&work, &writes));
+                loop {
+                    tokio::select! {
+                        () = &mut attempt => break,
+                        Some(()) = parked.next(), if !parked.is_empty() => {}
+                    }
+                }
+            }
+            let writes = std::mem::take(&mut *writes.lock());
+            if !writes.is_empty() {
+                parked.push(self.park(work, writes));
+            }
+        }
+    }
+
+    /// The next key, while it leads.
+    async fn next(&self) -> Option<Work<'_, ObjectKey>> {
+        loop {
+            tokio::select! {
+                () = self.leadership.gained() => {}
+                () = self.queue.closed() => {}
+            }
+            let work = self.queue.next().await?;
+            if self.leadership.is_leading() {
+                return Some(work);
+            }
+            // The lease ran out while there was nothing to do.
+            let _ = self.queue.add_with(work.key().clone(), again(&work));
+        }
+    }
+
+    async fn park(&self, work: Work<'_, ObjectKey>, writes: Vec<(usize, Revision)>) {
+        if !caught_up(self.reads.clone(), writes, PARKED_MAX).await {
+            self.counts.parked_too_long();
+            let (controller, key) = (&self.name, work.key());
+            warn!(controller, %key, "what it wrote did not come back in time");
+        }
+    }
+
+    async fn attempt(&self, work: &Work<'_, ObjectKey>, writes: &Writes) {
+        let key = work.key();
+        let object = self.informer.get(key);
+        let revision = object.as_ref().map(masthead_informer::Entry::revision);
+        if self.quarantine.holds(key, revision) {
+            return;
+        }
+        let (trigger, attempt) = (work.trigger(), work.failures() + 1);
+        let span = info_span!("reconcile", controller = self.name, %key, %trigger, attempt);
+        let (reads, writes) = (self.reads.clone(), writes.clone());
+        let written = writes.clone();
+        let context = Context { key: key.clone(), object, trigger, attempt, reads, writes };
+        async {
+            let began = Instant::now();
+            self.counts.begin();
+            let outcome = self.outcome(context).await;
+            self.counts.end(&outcome, began.elapsed());
+            let newest = written.lock().iter().filter(|it| it.0 == 0).map(|it| it.1).max();
+            self.follow_up(work, outcome, revision.max(newest));
+        }
+        .instrument(span)
+        .await;
+    }
+
+    async fn outcome(&self, context: Context<K>) -> Outcome {
+        // Also what panics before there is a future.
+        let call = AssertUnwindSafe(async { (self.reconcile)(context).await }).catch_unwind();
+        let outcome = tokio::select! {
+            biased;
+            () = self.leadership.lost() => return Outcome::Fenced,
+            outcome = timeout(self.timeout, call) => outcome,
+        };
+        match outcome {
+            Err(_) => Outcome::TimedOut,
+            Ok(Err(_)) => Outcome::Panicked,
+            Ok(Ok(Ok(Action::Done))) => Outcome::Done,
+            Ok(Ok(Ok(Action::RequeueAfter(delay)))) => Outcome::After(delay),
+            Ok(Ok(Err(ReconcileError::Retry(error)))) => Outcome::Failed(error.to_string()),
+            Ok(Ok(Err(ReconcileError::Terminal(error)))) => Outcome::Terminal(error.to_string()),
+        }
+    }
+
+    /// What follows. A queue that was shut down takes nothing, and nothing has to follow then.
+    fn follow_up(&self, work: &Work<'_, ObjectKey>, outcome: Outcome, judged: Option<Revision>) {
+        let key = work.key();
+        match &outcome {
+            Outcome::Failed(error) => warn!(error, "failed: will be tried again"),
+            Outcome::Panicked => error!("panicked: will be tried again"),
+            Outcome::TimedOut => warn!(after = ?self.timeout, "timed out: will be tried again"),
+            Outcome::Terminal(error) => warn!(error, "failed: quarantined until it changes"),
+            Outcome::Fenced => info!("cancelled: no longer the leader"),
+            Outcome::Done | Outcome::After(_) => {}
+        }
+        let _ = match outcome {
+            Outcome::Failed(_) | Outcome::Panicked | Outcome::TimedOut => {
+                self.queue.add_rate_limited(key.clone())
+            }
+            Outcome::Fenced => self.queue.add_with(key.clone(), again(work)),
+            Outcome::Done => {
+                self.queue.forget(key);
+                Ok(())
+            }
+            Outcome::After(delay) => {
+                self.queue.forget(key);
+                let add = Add { trigger: Trigger("requeue"), ..Add::default() };
+                self.queue.add_after_with(key.clone(), delay, add)
+            }
+            Outcome::Terminal(error) => {
+                self.queue.forget(key);
+                self.quarantine.hold(key, error, judged);
+                Ok(())
+            }
+        };
+    }
+}
+
+fn again(work: &Work<'_, ObjectKey>) -> Add {
+    Add { trigger: work.trigger(), ..Add::default() }
+}

@@ -1,0 +1,157 @@
+//! A worker's side of the queue: waiting for a key, and having one.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use masthead_core::planted;
+
+use super::{Key, Moment, Next, Taken, Trigger, WorkQueue};
+use crate::sync::Sleep;
+
+/// A key that is being worked on, by nobody else. Dropping it, for whatever reason, says that it is done.
+pub struct Work<'a, K: Key> {
+    taken: Taken<K>,
+    queue: &'a WorkQueue<K>,
+}
+
+impl<'a, K: Key> Work<'a, K> {
+    pub(super) fn new(taken: Taken<K>, queue: &'a WorkQueue<K>) -> Self {
+        Self { taken, queue }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.taken.key
+    }
+
+    /// Why it is worked on.
+    pub fn trigger(&self) -> Trigger {
+        self.taken.trigger
+    }
+
+    /// Attempts that failed before this one.
+    pub fn failures(&self) -> u32 {
+        self.taken.failures
+    }
+}
+
+impl<K: Key> Deref for Work<'_, K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.taken.key
+    }
+}
+
+impl<K: Key> Drop for Work<'_, K> {
+    fn drop(&mut self) {
+        let shared = &self.queue.0;
+        let now = shared.clock.now();
+        let mut state = shared.state.lock();
+        state.machine.done(&self.taken, now);
+        if state.nobody_waits() {
+            return;
+        }
+        // The key may wait again; and whoever waits for the end may have to be told.
+        let all = state.machine.is_shut_down();
+        let workers = if all { state.workers.len() } else { state.workers.len().min(1) };
+        let woken: Vec<Waker> = state.workers.drain(..workers).map(|(_, waker)| waker).collect();
+        let others = std::mem::take(&mut state.others);
+        drop(state);
+        woken.into_iter().chain(others).for_each(Waker::wake);
+    }
+}
+
+impl<K: fmt::Debug + Key> fmt::Debug for Work<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Work").field(&self.taken).finish()
+    }
+}
+
+/// Waits for the next key. Each that waits has a timer for the first of the delayed as it knows it; who
+/// delays a key wakes one of them, which looks again.
+pub(super) struct Waiting<'a, K: Key> {
+    queue: &'a WorkQueue<K>,
+    /// Its number among those that wait, for as long as it is one of them or was woken and has not looked.
+    id: Option<u64>,
+    timer: Option<(Moment, Pin<Box<Sleep>>)>,
+}
+
+impl<'a, K: Key> Waiting<'a, K> {
+    pub(super) fn new(queue: &'a WorkQueue<K>) -> Self {
+        Self { queue, id: None, timer: None }
+    }
+
+    /// Takes a key, or joins those that wait.
+    fn look(&mut self, waker: &Waker) -> Next<K> {
+        let shared = &self.queue.0;
+        let now = shared.clock.now();
+        let mut state = shared.state.lock();
+        if let Some(id) = self.id.take() {
+            state.workers.retain(|(other, _)| *other != id);
+        }
+        let next = state.machine.take(now);
+        let mut wake = None;
+        match &next {
+            Next::Work(_) if !state.machine.is_empty() => wake = state.wake_worker(),
+            Next::Wait(_) => {
+                state.worker_id += 1;
+                self.id = Some(state.worker_id);
+                let entry = (state.worker_id, waker.clone());
+                state.workers.push_back(entry);
+            }
+            _ => {}
+        }
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// Will the timer wake it at this moment? Sets it, if not.
+    fn sleeps_until(&mut self, due: Option<Moment>, cx: &mut Context<'_>) -> bool {
+        let Some(due) = due else {
+            self.timer = None;
+            return true;
+        };
+        if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
+            self.timer = Some((due, Box::pin(self.queue.0.clock.sleep_until(due))));
+        }
+        let timer = self.timer.as_mut().map(|(_, timer)| timer.as_mut().poll(cx));
+        timer.is_some_and(|it| it.is_pending())
+    }
+}
+
+impl<'a, K: Key> Future for Waiting<'a, K> {
+    type Output = Option<Work<'a, K>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let it = self.get_mut();
+        loop {
+            match it.look(cx.waker()) {
+                Next::Work(taken) => return Poll::Ready(Some(Work::new(taken, it.queue))),
+                Next::Ended => return Poll::Ready(None),
+                Next::Wait(due) if it.sleeps_until(due, cx) => return Poll::Pending,
+                Next::Wait(_) => it.timer = None,
+            }
+        }
+    }
+}
+
+impl<K: Key> Drop for Waiting<'_, K> {
+    /// It may have been woken for a key, or be the only one whose timer is set: somebody else looks now.
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        let mut state = self.queue.0.state.lock();
+        state.workers.retain(|(other, _)| *other != id);
+        let wake = if planted::on("cancelled_worker_keeps_its_wakeup") {
+            None
+        } else {
+            state.wake_worker()
+        };
+        drop(state);
+        wake.into_iter().for_each(Waker::wake);
+    }
+}
