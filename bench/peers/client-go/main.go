@@ -128,7 +128,12 @@ func main() {
 	rounds := flag.Int("rounds", 3, "rounds of each measurement, of which the best counts")
 	address := flag.String("sync", "", "fill an informer from the server at this address instead")
 	token := flag.String("token", "", "the token for it")
+	queue := flag.Bool("queue", false, "measure the work queue instead")
 	flag.Parse()
+	if *queue {
+		queues(*rounds)
+		return
+	}
 	if *address != "" {
 		syncPods(*address, *token)
 		return

@@ -32,8 +32,8 @@ pub const SAMPLE_BYTES_MAX: usize = 16 * 1024;
 /// After so many bodies a dictionary is made: soon, and again when more of the kind has been seen,
 /// since neighbours in a list are often of one owner. Each is kept as long as something needs it.
 pub const DICTIONARIES_AT: [usize; 3] = [16, 128, 1024];
-/// How hard compact bodies are compressed: above this, twice the time saves some percent.
-pub const COMPACT_LEVEL: i32 = 3;
+/// How hard compact bodies are compressed: above this, more time and a megabyte of tables save a twentieth.
+pub const COMPACT_LEVEL: i32 = 1;
 /// Decompressors that wait for readers.
 pub const DECOMPRESSORS_MAX: usize = 8;
 /// Largest saved state that is read: 100,000 pods of 10 KB.

@@ -12,6 +12,7 @@ mod peers;
 mod place;
 mod pods;
 mod process;
+mod queue;
 mod report;
 mod scale;
 mod serve;
@@ -66,6 +67,12 @@ pub(crate) enum Scenario {
   masthead bench sync --pods 50000
   masthead bench sync --peers skip -o json | jq .ours")]
     Sync(sync::SyncArguments),
+    /// The work queue and the way to a reconcile, against client-go's queue
+    #[command(after_help = "Examples:
+  masthead bench queue                     the peer built with the Go on PATH
+  masthead bench queue --peers skip
+  masthead bench queue -o json | jq .ratio")]
+    Queue(queue::QueueArguments),
     /// The other side of a measurement
     #[command(hide = true)]
     ServeChild(child::ChildArguments),
@@ -125,6 +132,7 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Serve(arguments) => serve::run(&arguments),
         Scenario::Scale(arguments) => scale::run(&arguments),
         Scenario::Sync(arguments) => sync::run(&arguments),
+        Scenario::Queue(arguments) => queue::run(&arguments),
         Scenario::ServeChild(arguments) => child::run(&arguments),
         Scenario::SyncChild(arguments) => sync::child(&arguments),
     }

@@ -61,3 +61,14 @@ pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
     ensure!(output.status.success(), "the peer ended with {}", output.status);
     serde_json::from_slice(&output.stdout).context("the peer's figures are not JSON")
 }
+
+/// The same program's figures of the work queue.
+pub(super) fn client_go_queue(rounds: u32) -> anyhow::Result<Figures> {
+    let output = Command::new(client_go_program()?)
+        .args(["-queue", &format!("-rounds={rounds}")])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("could not start the peer")?;
+    ensure!(output.status.success(), "the peer ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("the peer's figures are not JSON")
+}
