@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 use masthead_cache::HistoryLimits;
 use masthead_informer::{
     DeleteCause, Event, Factory, FactorySettings, HandlerOptions, Index, Informer, LastState,
-    Subscription,
+    Representation, Subscription,
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -288,6 +288,33 @@ async fn deletes_say_why_and_how_much_is_known_of_what_is_gone() {
     let Some(Event::Deleted { last, cause, .. }) = events.next().await else { panic!() };
     assert!(matches!(last, LastState::LastSeen(_)), "{last:?}");
     assert_eq!(cause, DeleteCause::Relist);
+}
+
+#[tokio::test(start_paused = true)]
+async fn i8_a_list_of_what_is_known_is_told_to_nobody_and_is_not_held_twice() {
+    for how in [Representation::Raw, Representation::Typed, Representation::Compact] {
+        let world = World::new(12);
+        for n in 0..100 {
+            world.put(&format!("a/n{n:02}"), n, "app=x");
+        }
+        let factory = Factory::new(world.clone());
+        let informer = factory.informer::<Thing>().representation(how).build().unwrap();
+        factory.start();
+        informer.wait_for_sync().await.unwrap();
+        let mut events = informer.events(&all()).unwrap();
+        next_ones::<100>(&mut events).await;
+        let (before, (lists, _)) = (informer.lister(), world.requests());
+        factory.stop().await;
+        world.put("a/n07", 700, "app=x");
+        world.compact();
+        factory.start();
+        assert_eq!(next(&mut events).await, "~a/n07@9>102", "{how:?}: and nothing before it");
+        assert_eq!(world.requests().0, lists + 1, "{how:?}: it was listed");
+        let after = informer.lister();
+        let other = after.iter().filter(|it| !before.get(it.key()).unwrap().ptr_eq(it));
+        assert_eq!(other.map(|it| it.key().to_string()).collect::<Vec<_>>(), ["a/n07"], "{how:?}");
+        assert_eq!(events.next().now_or_never().map(|it| it.is_some()), None, "{how:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
