@@ -139,7 +139,8 @@ async fn lead(
         synced = factory.wait_for_sync() => drop(synced?),
     }
     ready.store(true, Ordering::Relaxed);
-    let resign = CancellationToken::new();
+    // One that ends takes the others along, and nobody else who has the caller's token.
+    let (stop, resign) = (stop.child_token(), CancellationToken::new());
     let mut campaign = JoinSet::new();
     let leadership = match election {
         None => Leadership::always(),

@@ -10,7 +10,8 @@ use serde::Deserialize;
 type Judge<K> = dyn Fn(&Entry<K>, &Entry<K>) -> bool + Send + Sync;
 
 /// Says of an update whether it matters: from what it was to what it is. What comes, goes or is looked at
-/// once more always does, and so does an update from something unknown.
+/// once more always does, and so does an update from something unknown. Of objects that are held decoded only
+/// the head is known here: their generations and annotations count as changed.
 pub struct Predicate<K>(Arc<Judge<K>>);
 
 #[derive(Deserialize, Default)]
@@ -20,7 +21,16 @@ struct Metadata {
     annotations: Option<BTreeMap<String, String>>,
 }
 
+#[derive(Deserialize)]
+struct Whole {
+    metadata: Metadata,
+}
+
+/// None if the JSON is not held.
 fn metadata<K>(entry: &Entry<K>) -> Option<Metadata> {
+    if entry.object().is_held() {
+        return serde_json::from_slice(&entry.json().ok()?).ok().map(|it: Whole| it.metadata);
+    }
     serde_json::from_slice(&entry.object().metadata()).ok()
 }
 
@@ -50,8 +60,9 @@ impl<K: 'static> Predicate<K> {
     /// The annotations changed.
     pub fn annotations() -> Self {
         Self::new(|old, new| {
-            let annotations = |entry| metadata(entry).unwrap_or_default().annotations;
-            annotations(old) != annotations(new)
+            let annotations = |entry| metadata(entry).map(|it| it.annotations);
+            let after = annotations(new);
+            after.is_none() || annotations(old) != after
         })
     }
 

@@ -10,7 +10,7 @@ use masthead_controller::{
     ReconcileError,
 };
 use masthead_core::{ObjectKey, Revision};
-use masthead_informer::{Factory, Index};
+use masthead_informer::{Factory, Index, Representation};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -153,6 +153,29 @@ async fn updates_that_do_not_matter_are_not_reconciled() {
     assert_eq!(life.news().await.len(), 1);
     life.map("a", object(2, "y", "y"));
     assert_eq!(life.news().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_change_of_an_annotation_is_missed_however_objects_are_held() {
+    for (how, filters) in [
+        (Representation::Raw, true),
+        (Representation::Compact, true),
+        // Only the head of a decoded object is known: everything matters.
+        (Representation::Typed, false),
+    ] {
+        let life = Life::new();
+        let object =
+            |label, note| json!({"metadata": {"labels": {"l": label}, "annotations": {"n": note}}});
+        life.map("a", object("x", "x"));
+        let maps = life.factory.informer::<ConfigMap>().representation(how).build().unwrap();
+        life.run(Controller::of("maps", maps).when(Predicate::annotations()), done);
+        assert_eq!(life.news().await.len(), 1);
+        life.map("a", object("x", "y"));
+        assert_eq!(life.news().await.len(), 1, "{how:?}: an annotation changed");
+        life.map("a", object("y", "y"));
+        assert_eq!(life.news().await.is_empty(), filters, "{how:?}: only a label changed");
+        life.stop.cancel();
+    }
 }
 
 #[tokio::test(start_paused = true)]
