@@ -37,6 +37,7 @@ mod compact;
 mod connector;
 mod entry;
 mod event;
+mod exact;
 mod factory;
 mod handler;
 mod index;

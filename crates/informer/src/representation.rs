@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Projection;
 use crate::compact::Compactor;
+use crate::exact;
 
 /// How an informer holds its objects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -76,7 +77,7 @@ pub(crate) fn held_type<K: 'static>(representation: Representation) -> Option<Ty
 fn decode<K: DeserializeOwned + Send + Sync + 'static>(
     body: &str,
 ) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
-    Ok(Arc::new(serde_json::from_str::<K>(body)?))
+    Ok(Arc::new(exact::decode::<K>(body)?))
 }
 
 /// Decoded objects take about this many times their JSON: strings and vectors of their own for

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
-use crate::limits::SHARED_CHUNK_BYTES_MAX;
+use crate::limits::{FRAME_BYTES, SHARED_CHUNK_BYTES_MAX};
 use crate::listing::ListStream;
 use crate::watching::WatchStream;
 
@@ -63,6 +63,34 @@ impl Slices {
         self
     }
 
+    /// The pieces as slices to write, as many as there is room for.
+    pub(crate) fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut used = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            *slice = IoSlice::new(piece);
+            used += 1;
+        }
+        used
+    }
+
+    /// As many pieces as go into one frame.
+    fn note_given(&self) {
+        let mut room = FRAME_BYTES;
+        let fits = |piece: &&Bytes| {
+            let fits = room > 0;
+            room = room.saturating_sub(piece.len());
+            fits
+        };
+        GIVEN.with_borrow_mut(|given| {
+            given.clear();
+            given.extend(self.pieces.iter().take_while(fits).cloned());
+        });
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.pieces.capacity()
+    }
+
     pub(crate) fn with_capacity(pieces: usize) -> Self {
         Self { pieces: VecDeque::with_capacity(pieces), bytes: 0 }
     }
@@ -70,6 +98,21 @@ impl Slices {
 
 thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    /// Pieces whose slices were given out last, from the first on.
+    static GIVEN: RefCell<Vec<Bytes>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Goes through slices that are about to be written, each with the piece that it is the beginning of
+/// if this thread has just given it out as such.
+pub(crate) fn with_pieces(slices: &[IoSlice<'_>], mut each: impl FnMut(&[u8], Option<Bytes>)) {
+    GIVEN.with_borrow_mut(|given| {
+        // They are held here, so nothing else lies where they are.
+        let mut pieces = given.drain(..).peekable();
+        for slice in slices {
+            let piece = pieces.next_if(|it| it.as_ptr() == slice.as_ptr());
+            each(slice, piece.filter(|it| it.len() >= slice.len()));
+        }
+    });
 }
 
 /// What the thread made a chunk of last.
@@ -115,13 +158,10 @@ impl Buf for Slices {
         self.pieces.front().map_or(&[], |piece| piece)
     }
 
+    /// Only HTTP/2 asks here, and gets to know what its slices are slices of ([`with_pieces`]).
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut used = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            *slice = IoSlice::new(piece);
-            used += 1;
-        }
-        used
+        self.note_given();
+        self.io_slices(slices)
     }
 
     fn advance(&mut self, mut count: usize) {
@@ -222,6 +262,33 @@ mod tests {
             let chunks = [0, 1].map(|_| Slices::from(body.clone()).into_chunk());
             assert_eq!(chunks[1].count(), count, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn what_was_just_given_out_is_known_as_the_piece_that_it_begins() {
+        let [one, two, other] = ["one piece", "another", "not one of them"].map(Bytes::from);
+        let mut slices = Slices::from(one.clone());
+        slices.push(two.clone());
+        let mut room = [IoSlice::new(&[]); 4];
+        assert_eq!(Buf::chunks_vectored(&slices, &mut room[1..]), 2);
+        room[0] = IoSlice::new(&other);
+        // Of the last one only a part is written.
+        room[2] = IoSlice::new(&two[..3]);
+        let mut seen = Vec::new();
+        with_pieces(&room[..3], |slice, piece| seen.push((slice.to_vec(), piece)));
+        let expected =
+            [(&*other, None), (&*one, Some(one.clone())), (&two[..3], Some(two.clone()))];
+        assert_eq!(seen, expected.map(|(slice, piece)| (slice.to_vec(), piece)));
+        with_pieces(&room[1..3], |_, piece| assert_eq!(piece, None, "was given out before"));
+    }
+
+    #[test]
+    fn a_slice_that_is_longer_than_the_piece_is_not_taken_for_it() {
+        let whole = Bytes::from("a whole of which a part was given out");
+        let part = Slices::from(whole.slice(..7));
+        let mut room = [IoSlice::new(&[]); 1];
+        Buf::chunks_vectored(&part, &mut room);
+        with_pieces(&[IoSlice::new(&whole)], |_, piece| assert_eq!(piece, None));
     }
 
     #[test]

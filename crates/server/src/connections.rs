@@ -12,7 +12,7 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,12 +28,16 @@ use crate::limits::{
     ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, STREAM_BUFFER_BYTES, UNSENT_BYTES_MAX,
 };
 
+mod driver;
 mod gathered;
 mod sending;
+mod streams;
 mod wire;
 
+use driver::Driver;
 use gathered::Gathered;
 use sending::Long;
+use streams::Begun;
 use wire::{Socket, Wire};
 
 /// Serves the connections of one listener.
@@ -41,7 +45,6 @@ pub(crate) struct Connections {
     app: Arc<App>,
     tls: Option<TlsAcceptor>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
     clock: Clock,
     open: AtomicUsize,
     /// True once the server goes down.
@@ -55,8 +58,8 @@ impl Connections {
         clock: Clock,
         shutdown: watch::Receiver<bool>,
     ) -> Arc<Self> {
-        let (http1, http2) = (http1(&app.limits), http2(&app.limits));
-        Arc::new(Self { app, tls, http1, http2, clock, open: AtomicUsize::new(0), shutdown })
+        let http1 = http1(&app.limits);
+        Arc::new(Self { app, tls, http1, clock, open: AtomicUsize::new(0), shutdown })
     }
 
     /// Accepts until the server goes down, and then until the last connection is gone.
@@ -139,16 +142,20 @@ impl Connections {
             Box::pin(async move { Ok::<_, Infallible>(app.handle(request, &peer).await) })
         });
         let (wire, sends) = Gathered::new(wire);
-        let mut connection = std::pin::pin!(self.http2.serve_connection(wire, service));
+        let begun = Begun::default();
+        let http2 = http2(&self.app.limits, begun.clone());
+        let mut connection = std::pin::pin!(http2.serve_connection(wire, service));
+        let mut driver = Driver::new(begun, sends);
         let mut shutdown = self.shutdown.clone();
         tokio::select! {
-            () = drive(connection.as_mut(), &sends) => return,
+            () = poll_fn(|cx| driver.poll(connection.as_mut(), cx)) => return,
             () = peer.connection.cut() => return debug!("connection cut: its client does not read"),
             _ = shutdown.wait_for(|down| *down) => {}
         }
         connection.as_mut().graceful_shutdown();
         // What has not gone by then is cut.
-        let _ = timeout(SHUTDOWN_GRACE, drive(connection, &sends)).await;
+        let rest = poll_fn(|cx| driver.poll(connection.as_mut(), cx));
+        let _ = timeout(SHUTDOWN_GRACE, rest).await;
     }
 
     /// Requests one after the other, of which some have long answers. While one of these is sent,
@@ -239,22 +246,6 @@ impl Connections {
     }
 }
 
-/// Polls a connection, and sends what each poll has written.
-async fn drive<S: Socket>(
-    mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
-    sends: &Gathered<S>,
-) {
-    poll_fn(|cx| {
-        let done = connection.as_mut().poll(cx);
-        if let Poll::Ready(Err(error)) = sends.poll_send(cx) {
-            debug!(%error, "connection ended");
-            return Poll::Ready(());
-        }
-        done.map(log)
-    })
-    .await;
-}
-
 fn log(result: hyper::Result<()>) {
     if let Err(error) = result {
         debug!(%error, "connection ended");
@@ -284,8 +275,8 @@ fn http1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(limits: &Limits, streams: Begun) -> http2::Builder<Begun> {
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection)

@@ -91,12 +91,20 @@ pub(crate) const READ_AHEAD_MAX: usize = 8 * 1024;
 /// Bytes that are handed to an HTTP/2 stream at a time, as they wait there for its window.
 pub(crate) const STREAM_BUFFER_BYTES: usize = 32 * 1024;
 /// Bytes of a list that are handed at a time to an HTTP/2 stream whose client reads quickly.
-pub(crate) const STREAM_BYTES_MAX: usize = 512 * 1024;
+pub(crate) const STREAM_BYTES_MAX: usize = 1024 * 1024;
 /// A stream that takes at most so long for what it is given is quick: at this pace the next, twice as
 /// much, takes 2 s, far below any time for stalls.
 pub(crate) const QUICK_STREAM_MS: u64 = 1000;
-/// Bytes that an HTTP/2 connection gathers before it writes: 16 frames of 16 KiB.
-pub(crate) const GATHERED_BYTES_MAX: usize = 256 * 1024;
+/// What fits into a frame of HTTP/2 unless the client asks for more.
+pub(crate) const FRAME_BYTES: usize = 16 * 1024;
+/// How often an HTTP/2 connection is polled before others get their turn: 16 MiB of a list at most.
+pub(crate) const TURNS_MAX: usize = 16;
+/// Bytes that an HTTP/2 connection gathers before it writes: 64 frames.
+pub(crate) const GATHERED_BYTES_MAX: usize = 1024 * 1024;
+/// Room for what is copied for it: the beginnings of 64 frames, 256 bytes each.
+pub(crate) const COPIED_BYTES: usize = 16 * 1024;
+/// What is shorter than this is copied for it: a slice of its own costs the kernel as much.
+pub(crate) const HELD_SLICE_BYTES_MIN: usize = 1024;
 /// Bytes that are handed to an HTTP/1.1 connection at a time.
 pub(crate) const CONNECTION_BUFFER_BYTES: usize = 1024 * 1024;
 /// Answers shorter than this are not compressed (W24).

@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::child::{Hello, microseconds};
 
+pub(super) mod frames;
 pub(super) mod h2;
 
 /// Connections from one of our addresses: a third of the ports that the system hands out for each.

@@ -121,7 +121,7 @@ impl<S: Socket> Wire<S> {
         out: &Slices,
     ) -> Poll<io::Result<usize>> {
         let mut slices = [io::IoSlice::new(&[]); N];
-        let count = out.chunks_vectored(&mut slices);
+        let count = out.io_slices(&mut slices);
         Pin::new(self.io.inner_mut()).poll_write_vectored(cx, &slices[..count])
     }
 

@@ -82,4 +82,20 @@ rules! {
         let answer = world.get("/version").await;
         assert_eq!(answer.ok()["major"], "1");
     }
+
+    async fn w25_large_lists_arrive_whole_side_by_side(world) {
+        // From less than is held as a slice to more than fits into some frames.
+        let sizes = [1, 500, 1_500, 16_000, 17_000, 120_000];
+        let value = |number: usize| number.to_string().repeat(sizes[number % sizes.len()]);
+        for number in 0..42 {
+            world.set(&format!("m{number:02}"), &value(number)).await;
+        }
+        let lists = futures_util::future::join_all((0..3).map(|_| world.get(MAPS))).await;
+        for list in lists {
+            let list = list.ok();
+            let values: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| &it["data"]["value"]).collect();
+            assert_eq!(values.len(), 42);
+            assert!(values.iter().enumerate().all(|(number, it)| **it == value(number)));
+        }
+    }
 }

@@ -14,8 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use super::{Dialer, Watch};
 
 /// Windows like those of Go's client: 4 MiB for a stream, 1 GiB for a connection.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 1 << 30;
+pub(super) const STREAM_WINDOW: u32 = 4 << 20;
+pub(super) const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// A connection that requests can be sent on.
 pub(crate) type Sender = SendRequest<Empty<Bytes>>;
