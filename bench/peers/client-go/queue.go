@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Keys, and operations in a round, as in ours.
+	// Keys that come and go, and operations in a round, as in ours.
 	queueKeys   = 1_000
 	queueCycles = 1_000_000
 	// A producer lets others run after so many adds.
@@ -73,8 +73,8 @@ func newQueue() rateLimiting {
 	)
 }
 
-func queueNames() []string {
-	names := make([]string, queueKeys)
+func queueNames(count int) []string {
+	names := make([]string, count)
 	for i := range names {
 		names[i] = "namespace/name-" + strconv.Itoa(i)
 	}
@@ -94,7 +94,19 @@ func cycle(names []string) float64 {
 	return each(start, queueCycles)
 }
 
-// crowd has producers and workers share a queue, and says nanoseconds an add until all is done.
+// repeated is keys added that wait already.
+func repeated(names []string) float64 {
+	queue := newQueue()
+	defer queue.ShutDown()
+	start := time.Now()
+	for i := range queueCycles {
+		queue.Add(names[i%queueKeys])
+	}
+	return each(start, queueCycles)
+}
+
+// crowd has producers and workers share a queue, and says nanoseconds a key until all is done. Each key
+// is added once, so that both have the same to do.
 func crowd(names []string, producers, workers int) float64 {
 	queue := newQueue()
 	var adding, working sync.WaitGroup
@@ -114,7 +126,7 @@ func crowd(names []string, producers, workers int) float64 {
 	for producer := range producers {
 		adding.Go(func() {
 			for i := range share {
-				queue.Add(names[(i*7+producer*queueKeys/producers)%queueKeys])
+				queue.Add(names[producer*share+i])
 				if i%queueBurst == 0 {
 					runtime.Gosched()
 				}
@@ -160,12 +172,13 @@ func delay(names []string) float64 {
 
 // queues prints nanoseconds by name.
 func queues(rounds int) {
-	names := queueNames()
+	names, eachOnce := queueNames(queueKeys), queueNames(queueCycles)
 	measured := map[string]float64{
-		"cycle": best(rounds, func() float64 { return cycle(names) }),
-		"one":   best(rounds, func() float64 { return crowd(names, 1, 1) }),
-		"four":  best(rounds, func() float64 { return crowd(names, 4, 4) }),
-		"p99":   best(rounds, func() float64 { return delay(names) }),
+		"cycle":    best(rounds, func() float64 { return cycle(names) }),
+		"repeated": best(rounds, func() float64 { return repeated(names) }),
+		"one":      best(rounds, func() float64 { return crowd(eachOnce, 1, 1) }),
+		"four":     best(rounds, func() float64 { return crowd(eachOnce, 4, 4) }),
+		"p99":      best(rounds, func() float64 { return delay(names) }),
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(measured); err != nil {
 		panic(err)

@@ -29,7 +29,8 @@
 //! [`WorkQueue::abort`] what waits.
 //!
 //! **Invariant:** a wake-up is never lost. Whoever leaves a key to somebody else wakes somebody: who adds
-//! one, who takes one and leaves others, and who stops waiting.
+//! one, who takes one and leaves others, also such as are delayed, who is done with one that was asked for
+//! meanwhile, and who stops waiting.
 
 mod figures;
 mod limiter;
@@ -38,10 +39,10 @@ mod machine;
 mod metrics;
 mod moment;
 mod settings;
+mod state;
 mod turns;
 mod work;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hash};
@@ -50,6 +51,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use masthead_core::planted;
 
 pub use figures::{Figures, Histogram};
 pub use limiter::{Exponential, Limiter, MaxOf, TokenBucket};
@@ -60,6 +62,7 @@ pub use settings::{Add, Priority, Refused, Settings, Trigger};
 pub use work::Work;
 
 use crate::sync::{Clock, Mutex};
+use state::State;
 use work::Waiting;
 
 /// What can be queued. Keys are cloned for those who work on them, so they should be cheap to clone.
@@ -87,33 +90,12 @@ struct Shared<K> {
     state: Mutex<State<K>>,
 }
 
-struct State<K> {
-    machine: Machine<K>,
-    /// Workers that wait, the longest waiting first.
-    workers: VecDeque<(u64, Waker)>,
-    worker_id: u64,
-    /// Those who wait for room, or for the end.
-    others: Vec<Waker>,
-}
-
-impl<K> State<K> {
-    fn nobody_waits(&self) -> bool {
-        self.workers.is_empty() && self.others.is_empty()
-    }
-
-    fn wake_worker(&mut self) -> Option<Waker> {
-        self.workers.pop_front().map(|(_, waker)| waker)
-    }
-}
-
 impl<K: Key> WorkQueue<K> {
     /// An empty queue.
     pub fn new(settings: Settings<K>) -> Self {
         let machine = Machine::new(settings);
-        let (workers, others) = (VecDeque::new(), Vec::new());
         let (clock, hasher) = (Clock::start(), machine.hasher());
-        let state = Mutex::new(State { machine, workers, worker_id: 0, others });
-        Self(Arc::new(Shared { clock, hasher, state }))
+        Self(Arc::new(Shared { clock, hasher, state: Mutex::new(State::new(machine)) }))
     }
 
     /// Has a key worked on.
@@ -174,9 +156,6 @@ impl<K: Key> WorkQueue<K> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock();
         let next = state.machine.take(now);
-        if state.workers.is_empty() || state.machine.is_empty() {
-            return next;
-        }
         let wake = state.wake_worker();
         drop(state);
         wake.into_iter().for_each(Waker::wake);
@@ -234,22 +213,19 @@ impl<K: Key> WorkQueue<K> {
         self.0.state.lock().machine.figures(self.0.clock.now())
     }
 
-    /// Adds something, and wakes a worker if one waits and there is something new for it: a key, or an
-    /// earlier moment to wake up at.
+    /// Adds something, and wakes a worker if there is something new for it: a key, or an earlier moment to
+    /// wake up at. To ask once more for what waits is no news.
     fn adding(
         &self,
         add: impl FnOnce(&mut Machine<K>, Moment) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock();
-        let due = state.machine.next_due();
+        let before = (state.machine.len(), state.machine.next_due());
         let added = add(&mut state.machine, now);
-        if state.workers.is_empty() {
-            return added;
-        }
-        let news = !state.machine.is_empty() || state.machine.next_due() != due;
-        let news = news && !masthead_core::planted::on("adds_wake_nobody");
-        let wake = if news { state.wake_worker() } else { None };
+        let news = before != (state.machine.len(), state.machine.next_due());
+        let wake =
+            if news && !planted::on("adds_wake_nobody") { state.wake_worker() } else { None };
         drop(state);
         wake.into_iter().for_each(Waker::wake);
         added
@@ -259,7 +235,7 @@ impl<K: Key> WorkQueue<K> {
     fn changing(&self, change: impl FnOnce(&mut Machine<K>)) {
         let mut state = self.0.state.lock();
         change(&mut state.machine);
-        let workers: Vec<_> = state.workers.drain(..).map(|(_, waker)| waker).collect();
+        let workers = state.all_workers();
         let others = std::mem::take(&mut state.others);
         drop(state);
         workers.into_iter().chain(others).for_each(Waker::wake);

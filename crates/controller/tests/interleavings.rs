@@ -81,6 +81,18 @@ fn no_wake_up_is_lost_with_a_cancelled_worker() {
     assert_eq!(worker.join().unwrap(), Some(0));
 }
 
+/// A key that was asked for while it was worked on, by one who then goes away, comes to who waits.
+fn what_waits_again_is_seen() {
+    let queue = queue();
+    queue.add(0).unwrap();
+    let work = block_on(queue.next());
+    let mine = queue.clone();
+    let waiter = thread::spawn(move || block_on(mine.next()).map(|work| *work));
+    queue.add(0).unwrap();
+    drop(work);
+    assert_eq!(waiter.join().unwrap(), Some(0));
+}
+
 /// All who wait hear that it is over.
 fn the_end_reaches_everybody() {
     let queue = queue();
@@ -124,6 +136,7 @@ macro_rules! under_all_interleavings {
 under_all_interleavings! {
     nothing_is_lost_and_nothing_done_twice_at_once,
     no_wake_up_is_lost_with_a_cancelled_worker,
+    what_waits_again_is_seen,
     the_end_reaches_everybody,
     room_is_seen,
 }
@@ -133,8 +146,9 @@ under_all_interleavings! {
 #[test]
 fn planted_races_are_caught() {
     use masthead_core::planted;
-    let races: [(&'static str, fn()); 3] = [
+    let races: [(&'static str, fn()); 4] = [
         ("cancelled_worker_keeps_its_wakeup", no_wake_up_is_lost_with_a_cancelled_worker),
+        ("done_wakes_nobody", what_waits_again_is_seen),
         ("adds_wake_nobody", room_is_seen),
         ("two_workers_on_a_key", nothing_is_lost_and_nothing_done_twice_at_once),
     ];

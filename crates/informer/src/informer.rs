@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use masthead_cache::{AddIndexError, Interest};
-use masthead_core::{ObjectKey, Resource, Revision, Selectors};
+use masthead_core::{Labels, ObjectKey, Resource, Revision, Selectors};
 use masthead_reflector::Report;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use crate::connector::Wanted;
 use crate::factory::Factory;
 use crate::handler::{Handler, HandlerHandle};
 use crate::limits::HANDLERS_MAX;
@@ -177,7 +178,37 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         revision: Revision,
         deadline: Duration,
     ) -> Result<(), NotThereYet> {
-        let all = self.parts.iter().map(|part| part.cache.wait_for(revision));
+        self.wait_where(|_| true, revision, deadline).await
+    }
+
+    /// The same for what was written to one object, with the labels that it has since: only where the
+    /// object can be is anything waited for. In other namespaces it cannot, nor where its labels are not
+    /// selected, unless it is cached, because then the write took it out of the selection. Selected fields
+    /// are not looked at.
+    pub async fn wait_for_write(
+        &self,
+        key: &ObjectKey,
+        labels: &(impl Labels + Sync),
+        revision: Revision,
+        deadline: Duration,
+    ) -> Result<(), NotThereYet> {
+        let is_cached = self.get(key).is_some();
+        let can_be = |part: &Part| {
+            let Wanted { namespace, selectors, .. } = &part.wanted;
+            namespace.as_deref().is_none_or(|namespace| namespace == key.namespace())
+                && (is_cached || selectors.labels.matches(labels))
+        };
+        self.wait_where(can_be, revision, deadline).await
+    }
+
+    async fn wait_where(
+        &self,
+        waits: impl Fn(&Part) -> bool,
+        revision: Revision,
+        deadline: Duration,
+    ) -> Result<(), NotThereYet> {
+        let parts = self.parts.iter().filter(|part| waits(part));
+        let all = parts.map(|part| part.cache.wait_for(revision));
         let waited = timeout(deadline, futures_util::future::join_all(all)).await;
         waited
             .map(|_| ())

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 mod cache;
 mod child;
+mod controller;
 mod fanout;
 mod herd;
 mod list;
@@ -73,12 +74,21 @@ pub(crate) enum Scenario {
   masthead bench queue --peers skip
   masthead bench queue -o json | jq .ratio")]
     Queue(queue::QueueArguments),
+    /// The same small controller three times: lines, time to converge, processor time and memory
+    #[command(after_help = "Examples:
+  masthead bench controller                10,000 objects, peers built with the cargo and Go on PATH
+  masthead bench controller --objects 500
+  masthead bench controller -o json | jq .ratio")]
+    Controller(controller::ControllerArguments),
     /// The other side of a measurement
     #[command(hide = true)]
     ServeChild(child::ChildArguments),
     /// One client of a measurement
     #[command(hide = true)]
     SyncChild(sync::SyncChildArguments),
+    /// One controller of a measurement
+    #[command(hide = true)]
+    ControllerChild,
 }
 
 /// How to show the figures.
@@ -118,7 +128,7 @@ pub(crate) struct CacheArguments {
 impl Scenario {
     /// Is it one side of a measurement, in a process of its own?
     pub(crate) fn is_child(&self) -> bool {
-        matches!(self, Self::ServeChild(_) | Self::SyncChild(_))
+        matches!(self, Self::ServeChild(_) | Self::SyncChild(_) | Self::ControllerChild)
     }
 }
 
@@ -133,6 +143,8 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Scale(arguments) => scale::run(&arguments),
         Scenario::Sync(arguments) => sync::run(&arguments),
         Scenario::Queue(arguments) => queue::run(&arguments),
+        Scenario::Controller(arguments) => controller::run(&arguments),
+        Scenario::ControllerChild => controller::child(),
         Scenario::ServeChild(arguments) => child::run(&arguments),
         Scenario::SyncChild(arguments) => sync::child(&arguments),
     }

@@ -69,3 +69,21 @@ impl Quarantine {
         self.0.lock().iter().map(listed).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_may_be_are_held_and_one_more_lets_another_go() {
+        let quarantine = Quarantine::default();
+        let key = |number: usize| ObjectKey::new("default", &format!("o{number:06}")).unwrap();
+        let hold = |number| quarantine.hold(&key(number), String::new(), None);
+        (0..QUARANTINED_MAX).for_each(hold);
+        assert_eq!(quarantine.list().len(), QUARANTINED_MAX);
+        assert!(quarantine.holds(&key(0), None));
+        hold(QUARANTINED_MAX);
+        assert_eq!(quarantine.list().len(), QUARANTINED_MAX);
+        assert!(!quarantine.holds(&key(0), None) && quarantine.holds(&key(QUARANTINED_MAX), None));
+    }
+}

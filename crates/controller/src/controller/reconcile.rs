@@ -1,5 +1,6 @@
 //! What a reconcile is given, and what it gives back.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -60,8 +61,21 @@ pub struct Context<K> {
     pub(super) writes: Writes,
 }
 
-/// Where the caches have to be before the key's turn comes again: for each, by its place.
-pub(super) type Writes = Arc<Mutex<Vec<(usize, Revision)>>>;
+/// What the caches have to have before the key's turn comes again.
+pub(super) type Writes = Arc<Mutex<Vec<Write>>>;
+
+/// Something that was written.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    /// The place of the cache that is to have it.
+    pub(super) cache: usize,
+    pub(super) revision: Revision,
+    /// If they are known.
+    object: Option<Named>,
+}
+
+/// An object and its labels.
+type Named = (ObjectKey, BTreeMap<String, String>);
 
 impl<K> Context<K> {
     /// Which object.
@@ -85,22 +99,30 @@ impl<K> Context<K> {
     }
 
     /// Says that an object was written, as the server answered: this key's next reconcile begins when the
-    /// controller's cache has it (R33). Of kinds that the controller does not read nothing is waited for.
+    /// controller's caches have it (R33). Where it cannot be nothing is waited for: in caches of other kinds,
+    /// of other namespaces and of other labels.
     pub fn wrote<T: Kind + kube_core::Resource>(&self, written: &T) {
-        let version = written.meta().resource_version.as_deref();
-        if let Some(revision) = version.and_then(|it| it.parse().ok()) {
-            self.wrote_at(&T::resource(), Revision(revision));
-        }
+        let meta = written.meta();
+        let version = meta.resource_version.as_deref();
+        let Some(revision) = version.and_then(|it| it.parse().ok()) else { return };
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let key = ObjectKey::new(namespace, meta.name.as_deref().unwrap_or_default());
+        let object = key.ok().map(|key| (key, meta.labels.clone().unwrap_or_default()));
+        self.note(&T::resource(), Revision(revision), object.as_ref());
     }
 
-    /// The same for an object of which only the revision is known.
+    /// The same for an object of which only the revision is known: all caches of its kind are waited for.
     pub fn wrote_at(&self, resource: &Resource, revision: Revision) {
-        let same = |it: &Arc<dyn Reads>| {
+        self.note(resource, revision, None);
+    }
+
+    fn note(&self, resource: &Resource, revision: Revision, object: Option<&Named>) {
+        let mut writes = self.writes.lock();
+        for (cache, it) in self.reads.iter().enumerate() {
             let it = it.resource();
-            (it.group(), it.plural()) == (resource.group(), resource.plural())
-        };
-        if let Some(at) = self.reads.iter().position(same) {
-            self.writes.lock().push((at, revision));
+            if (it.group(), it.plural()) == (resource.group(), resource.plural()) {
+                writes.push(Write { cache, revision, object: object.cloned() });
+            }
         }
     }
 }
@@ -118,7 +140,7 @@ impl<K> fmt::Debug for Context<K> {
 pub(super) trait Reads: Send + Sync {
     fn resource(&self) -> &Resource;
     /// Says whether it got there in time.
-    fn wait_for(&self, revision: Revision, deadline: Duration) -> BoxFuture<'_, bool>;
+    fn wait_for(&self, write: Write, deadline: Duration) -> BoxFuture<'_, bool>;
     fn synced(&self) -> BoxFuture<'_, Result<(), SyncError>>;
 }
 
@@ -127,8 +149,15 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Reads for Informer<K> {
         Self::resource(self)
     }
 
-    fn wait_for(&self, revision: Revision, deadline: Duration) -> BoxFuture<'_, bool> {
-        Box::pin(async move { Self::wait_for(self, revision, deadline).await.is_ok() })
+    fn wait_for(&self, write: Write, deadline: Duration) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let Write { revision, object, .. } = write;
+            let there = match object {
+                None => Self::wait_for(self, revision, deadline).await,
+                Some((key, labels)) => self.wait_for_write(&key, &labels, revision, deadline).await,
+            };
+            there.is_ok()
+        })
     }
 
     fn synced(&self) -> BoxFuture<'_, Result<(), SyncError>> {
@@ -139,9 +168,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Reads for Informer<K> {
 /// Waits until the caches have what was written; says whether they got there in time.
 pub(super) async fn caught_up(
     reads: Arc<[Arc<dyn Reads>]>,
-    writes: Vec<(usize, Revision)>,
+    writes: Vec<Write>,
     deadline: Duration,
 ) -> bool {
-    let waits = writes.into_iter().map(|(at, revision)| reads[at].wait_for(revision, deadline));
+    let waits = writes.into_iter().map(|write| reads[write.cache].wait_for(write, deadline));
     join_all(waits).await.into_iter().all(|in_time| in_time)
 }

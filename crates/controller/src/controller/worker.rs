@@ -16,7 +16,7 @@ use tracing::{Instrument, error, info, info_span, warn};
 
 use super::metrics::Counts;
 use super::quarantine::Quarantine;
-use super::reconcile::{Reads, Writes, caught_up};
+use super::reconcile::{Reads, Write, Writes, caught_up};
 use super::{Action, Context, ReconcileError};
 use crate::leader::Leadership;
 use crate::limits::PARKED_MAX;
@@ -85,6 +85,8 @@ where
     async fn next(&self) -> Option<Work<'_, ObjectKey>> {
         loop {
             tokio::select! {
+                // Who leads does not wait for the end here, and so is not woken whenever it could be.
+                biased;
                 () = self.leadership.gained() => {}
                 () = self.queue.closed() => {}
             }
@@ -97,7 +99,7 @@ where
         }
     }
 
-    async fn park(&self, work: Work<'_, ObjectKey>, writes: Vec<(usize, Revision)>) {
+    async fn park(&self, work: Work<'_, ObjectKey>, writes: Vec<Write>) {
         if !caught_up(self.reads.clone(), writes, PARKED_MAX).await {
             self.counts.parked_too_long();
             let (controller, key) = (&self.name, work.key());
@@ -122,7 +124,8 @@ where
             self.counts.begin();
             let outcome = self.outcome(context).await;
             self.counts.end(&outcome, began.elapsed());
-            let newest = written.lock().iter().filter(|it| it.0 == 0).map(|it| it.1).max();
+            let newest =
+                written.lock().iter().filter(|it| it.cache == 0).map(|it| it.revision).max();
             self.follow_up(work, outcome, revision.max(newest));
         }
         .instrument(span)

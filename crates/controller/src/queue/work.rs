@@ -56,12 +56,14 @@ impl<K: Key> Drop for Work<'_, K> {
             return;
         }
         // The key may wait again; and whoever waits for the end may have to be told.
-        let all = state.machine.is_shut_down();
-        let workers = if all { state.workers.len() } else { state.workers.len().min(1) };
-        let woken: Vec<Waker> = state.workers.drain(..workers).map(|(_, waker)| waker).collect();
+        let workers = match state.machine.is_shut_down() {
+            true => state.all_workers(),
+            false if planted::on("done_wakes_nobody") => Vec::new(),
+            false => state.wake_worker().into_iter().collect(),
+        };
         let others = std::mem::take(&mut state.others);
         drop(state);
-        woken.into_iter().chain(others).for_each(Waker::wake);
+        workers.into_iter().chain(others).for_each(Waker::wake);
     }
 }
 
@@ -71,8 +73,9 @@ impl<K: fmt::Debug + Key> fmt::Debug for Work<'_, K> {
     }
 }
 
-/// Waits for the next key. Each that waits has a timer for the first of the delayed as it knows it; who
-/// delays a key wakes one of them, which looks again.
+/// Waits for the next key. Each that waits has a timer for the first of the delayed as it knows it. Who
+/// delays a key until before that, or takes one and leaves others that nobody has a timer for, wakes one of
+/// them, which looks again.
 pub(super) struct Waiting<'a, K: Key> {
     queue: &'a WorkQueue<K>,
     /// Its number among those that wait, for as long as it is one of them or was woken and has not looked.
@@ -91,20 +94,19 @@ impl<'a, K: Key> Waiting<'a, K> {
         let now = shared.clock.now();
         let mut state = shared.state.lock();
         if let Some(id) = self.id.take() {
-            state.workers.retain(|(other, _)| *other != id);
+            state.leave(id);
         }
         let next = state.machine.take(now);
-        let mut wake = None;
-        match &next {
-            Next::Work(_) if !state.machine.is_empty() => wake = state.wake_worker(),
-            Next::Wait(_) => {
-                state.worker_id += 1;
-                self.id = Some(state.worker_id);
-                let entry = (state.worker_id, waker.clone());
-                state.workers.push_back(entry);
+        let wake = match &next {
+            Next::Wait(due) => {
+                self.id = Some(state.wait(waker.clone(), *due));
+                None
             }
-            _ => {}
-        }
+            Next::Work(_) if planted::on("delayed_left_to_nobody") && state.machine.is_empty() => {
+                None
+            }
+            Next::Work(_) | Next::Ended => state.wake_worker(),
+        };
         drop(state);
         wake.into_iter().for_each(Waker::wake);
         next
@@ -145,12 +147,9 @@ impl<K: Key> Drop for Waiting<'_, K> {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut state = self.queue.0.state.lock();
-        state.workers.retain(|(other, _)| *other != id);
-        let wake = if planted::on("cancelled_worker_keeps_its_wakeup") {
-            None
-        } else {
-            state.wake_worker()
-        };
+        state.leave(id);
+        let keeps = planted::on("cancelled_worker_keeps_its_wakeup");
+        let wake = if keeps { None } else { state.wake_worker() };
         drop(state);
         wake.into_iter().for_each(Waker::wake);
     }

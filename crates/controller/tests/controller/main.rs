@@ -3,5 +3,7 @@
 
 mod electing;
 mod helping;
+mod limits;
 mod running;
+mod spans;
 mod world;

@@ -285,6 +285,48 @@ async fn r33_a_key_that_wrote_is_parked_until_the_cache_has_it() {
     assert_eq!(*counts.lock(), [0, 1, 2], "it has seen what it wrote");
 }
 
+/// A controller that reads the secrets labelled `app=x` of two namespaces. Says how long a key
+/// that wrote a secret, which the caches hear of after 20 s, is parked; no bookmark helps.
+async fn parked_for(namespace: &'static str, app: &'static str) -> Duration {
+    let life = Life::new();
+    life.map("a", json!({}));
+    let secrets = life.factory.informer::<Secret>().labels("app=x");
+    let secrets = secrets.namespace("one").namespace("two").build().unwrap();
+    let world = life.world.clone();
+    let handle = life.run(life.controller().owns(&secrets), move |context| {
+        if context.trigger().0 == "add" && context.attempt() == 1 {
+            let labels = json!({"metadata": {"labels": {"app": app}}});
+            let key = format!("{namespace}/s");
+            world.put(SECRETS, &key, labels);
+            let secret = serde_json::from_value(world.get(SECRETS, &key).unwrap()).unwrap();
+            context.wrote::<Secret>(&secret);
+        }
+        std::future::ready(Ok(Action::Done))
+    });
+    assert_eq!(life.news().await.len(), 1);
+    life.world.without_bookmarks();
+    life.world.set_lag(Duration::from_secs(20));
+    let a = ObjectKey::new("default", "a").unwrap();
+    handle.queue().add(a.clone()).unwrap();
+    assert_eq!(life.news().await.len(), 1);
+    let began = Instant::now();
+    handle.queue().add(a).unwrap();
+    while life.news().await.is_empty() {}
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r33_a_key_is_parked_only_for_caches_that_can_have_what_it_wrote() {
+    let second = Duration::from_secs(1);
+    let parked = parked_for("one", "x").await;
+    assert!(parked > 19 * second, "until the cache has it: {parked:?}");
+    assert!(parked < 21 * second, "not for the other namespace, which hears nothing: {parked:?}");
+    for (namespace, app) in [("three", "x"), ("one", "y")] {
+        let parked = parked_for(namespace, app).await;
+        assert!(parked < second, "no cache can have it: {namespace}, {app}, {parked:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn r33_what_never_comes_back_is_waited_for_until_the_deadline() {
     let life = Life::new();

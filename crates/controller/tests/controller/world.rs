@@ -51,16 +51,29 @@ struct Inner {
     changed: watch::Sender<u64>,
     /// How long after a change its watches hear of it.
     lag: Duration,
+    /// Do watches hear of revisions at which nothing of theirs happened?
+    bookmarks: bool,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let (state, log, changed) = (BTreeMap::new(), Vec::new(), watch::Sender::new(1));
-        Self(Arc::new(Mutex::new(Inner { rv: 1, state, log, changed, lag: Duration::ZERO })))
+        Self(Arc::new(Mutex::new(Inner {
+            rv: 1,
+            state,
+            log,
+            changed,
+            lag: Duration::ZERO,
+            bookmarks: true,
+        })))
     }
 
     pub(crate) fn set_lag(&self, lag: Duration) {
         self.0.lock().lag = lag;
+    }
+
+    pub(crate) fn without_bookmarks(&self) {
+        self.0.lock().bookmarks = false;
     }
 
     pub(crate) fn factory(&self) -> Factory {
@@ -177,7 +190,7 @@ fn merge(into: &mut Value, patch: &Value) {
 
 impl Connector for World {
     fn source(&self, wanted: &Wanted, pack: Pack) -> Result<Arc<dyn Source>, SourceError> {
-        let source = WorldSource { world: self.clone(), resource: wanted.resource.clone() };
+        let source = WorldSource { world: self.clone(), wanted: wanted.clone() };
         Ok(Arc::new(Packed::new(source, pack)))
     }
 
@@ -188,7 +201,13 @@ impl Connector for World {
 
 struct WorldSource {
     world: World,
-    resource: Resource,
+    wanted: Wanted,
+}
+
+/// Is an object one of those that are wanted?
+fn is_wanted(wanted: &Wanted, object: &Object) -> bool {
+    let namespace = wanted.namespace.as_deref();
+    namespace.is_none_or(|it| it == object.key().namespace()) && wanted.selectors.matches(object)
 }
 
 fn parse(resource: &Resource, object: &Value) -> Object {
@@ -201,10 +220,12 @@ fn parse(resource: &Resource, object: &Value) -> Object {
 impl Source for WorldSource {
     fn list(&self, _: ListRequest, _: Meter) -> BoxFuture<Result<Page, Failure>> {
         let it = self.world.0.lock();
-        let all = it.state.get(self.resource.plural());
+        let resource = &self.wanted.resource;
+        let all = it.state.get(resource.plural());
         let objects = all.into_iter().flat_map(BTreeMap::values);
+        let objects = objects.map(|object| parse(resource, object));
         let page = Page {
-            objects: objects.map(|object| parse(&self.resource, object)).collect(),
+            objects: objects.filter(|object| is_wanted(&self.wanted, object)).collect(),
             resource_version: it.rv.to_string(),
             continue_token: String::new(),
             remaining: Some(0),
@@ -217,31 +238,34 @@ impl Source for WorldSource {
         let WatchFrom::After(from) = &request.from else { unreachable!("lists come in pages") };
         let from: u64 = from.parse().unwrap();
         let changed = self.world.0.lock().changed.subscribe();
-        let start = (self.world.clone(), self.resource.clone(), from, changed);
-        let events = unfold(start, async |(world, resource, from, mut changed)| {
+        let start = (self.world.clone(), self.wanted.clone(), from, changed);
+        let events = unfold(start, async |(world, wanted, from, mut changed)| {
             changed.wait_for(|rv| *rv > from).await.ok()?;
             let lag = world.0.lock().lag;
             sleep(lag).await;
-            let (items, rv) = world.since(&resource, from);
-            Some((Ok(items), (world, resource, rv, changed)))
+            let (items, rv) = world.since(&wanted, from);
+            Some((Ok(items), (world, wanted, rv, changed)))
         });
         Box::pin(async move { Ok(Box::pin(events) as Events) })
     }
 }
 
 impl World {
-    /// What happened to a resource, and a bookmark for all that did.
-    fn since(&self, resource: &Resource, from: u64) -> (Vec<WatchItem>, u64) {
-        let it = self.0.lock();
+    /// What happened to what is wanted, and a bookmark for all that did.
+    fn since(&self, wanted: &Wanted, from: u64) -> (Vec<WatchItem>, u64) {
+        let (it, resource) = (self.0.lock(), &wanted.resource);
         let news =
             it.log.iter().filter(|(rv, plural, ..)| *rv > from && plural == resource.plural());
         let item = |(rv, _, there, object): &(u64, String, bool, Value)| {
             let object = parse(resource, object).with_revision(Revision(*rv));
-            if *there { WatchItem::Modified(object) } else { WatchItem::Deleted(object) }
+            let item = if *there { WatchItem::Modified } else { WatchItem::Deleted };
+            is_wanted(wanted, &object).then(|| item(object))
         };
-        let mut items: Vec<_> = news.map(item).collect();
+        let mut items: Vec<_> = news.filter_map(item).collect();
         let resource_version = it.rv.to_string();
-        items.push(WatchItem::Bookmark { resource_version, initial_events_end: false });
+        if it.bookmarks {
+            items.push(WatchItem::Bookmark { resource_version, initial_events_end: false });
+        }
         (items, it.rv)
     }
 }

@@ -79,6 +79,51 @@ async fn r29_a_waiting_worker_wakes_for_what_is_delayed_and_for_what_is_delayed_
     assert_eq!(worker.await.unwrap(), [("early", 100), ("late", 200)]);
 }
 
+/// Two workers that wait, and two keys that are delayed: the one who takes the first has the only timer.
+async fn when_two_idle_workers_begin() -> Vec<(&'static str, u128)> {
+    let queue = queue();
+    let began = Instant::now();
+    let worker = || {
+        let queue = queue.clone();
+        // Tasks of their own: nobody is looked after because another one is.
+        tokio::spawn(async move {
+            let work = queue.next().await.unwrap();
+            let at = began.elapsed().as_millis();
+            sleep(Duration::from_secs(1)).await;
+            (*work.key(), at)
+        })
+    };
+    let workers = [worker(), worker()];
+    sleep(Duration::from_millis(1)).await;
+    queue.add_after("first", Duration::from_millis(99)).unwrap();
+    queue.add_after("second", Duration::from_millis(199)).unwrap();
+    let mut begins = Vec::new();
+    for worker in workers {
+        begins.push(worker.await.unwrap());
+    }
+    begins.sort_unstable();
+    begins
+}
+
+#[tokio::test(start_paused = true)]
+async fn r29_what_is_delayed_is_not_late_while_a_worker_has_nothing_to_do() {
+    assert_eq!(when_two_idle_workers_begin().await, [("first", 100), ("second", 200)]);
+}
+
+#[cfg(planted)]
+#[test]
+fn planted_lateness_is_caught() {
+    use masthead_core::planted;
+    let late = planted::with("delayed_left_to_nobody", || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
+        let begins = runtime.block_on(when_two_idle_workers_begin());
+        assert!(planted::reached());
+        begins
+    });
+    assert_ne!(late, [("first", 100), ("second", 200)]);
+}
+
 /// The one that was woken for an earlier moment, and alone knows of it, goes away.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_stops_waiting_leaves_its_wake_up_to_another() {

@@ -16,8 +16,27 @@ const CLIENT_GO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/
 
 const KUBE_RS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/kube-rs");
 
+const CONTROLLER_RUNTIME: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/controller-runtime");
+
+/// A file of the peers.
+pub(super) fn source(path: &str) -> anyhow::Result<String> {
+    let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
+    let path = Path::new(peers).join(path);
+    std::fs::read_to_string(&path).with_context(|| format!("{} is not there", path.display()))
+}
+
 /// Builds the program that uses kube-rs.
 pub(super) fn kube_rs() -> anyhow::Result<PathBuf> {
+    kube_rs_program("masthead-peer-kube-rs")
+}
+
+/// Builds the controller that uses kube-rs.
+pub(super) fn kube_rs_controller() -> anyhow::Result<PathBuf> {
+    kube_rs_program("controller")
+}
+
+fn kube_rs_program(name: &str) -> anyhow::Result<PathBuf> {
     let folder = Path::new(KUBE_RS);
     ensure!(folder.exists(), "{KUBE_RS} is not there; run from a checkout");
     let build = Command::new("cargo")
@@ -26,20 +45,31 @@ pub(super) fn kube_rs() -> anyhow::Result<PathBuf> {
         .status()
         .context("could not run cargo; install Rust, or pass --peers skip")?;
     ensure!(build.success(), "cargo build failed in {KUBE_RS}");
-    Ok(folder.join("target/release/masthead-peer-kube-rs"))
+    Ok(folder.join("target/release").join(name))
 }
 
 /// Builds the program that uses client-go.
 pub(super) fn client_go_program() -> anyhow::Result<PathBuf> {
-    let folder = Path::new(CLIENT_GO);
-    ensure!(folder.exists(), "{CLIENT_GO} is not there; run from a checkout");
+    go_program(CLIENT_GO, "client-go")
+}
+
+/// Builds the controller that uses controller-runtime.
+pub(super) fn controller_runtime() -> anyhow::Result<PathBuf> {
+    go_program(CONTROLLER_RUNTIME, "controller-runtime")
+}
+
+fn go_program(folder: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let path = Path::new(folder);
+    ensure!(path.exists(), "{folder} is not there; run from a checkout");
+    let program = path.join("bin").join(name);
     let build = Command::new("go")
-        .args(["build", "-o", "bin/client-go", "."])
-        .current_dir(folder)
+        .args(["build", "-o"])
+        .args([&program, Path::new(".")])
+        .current_dir(path)
         .status()
         .context("could not run go; install Go 1.26 or newer, or pass --peers skip")?;
-    ensure!(build.success(), "go build failed in {CLIENT_GO}");
-    Ok(folder.join("bin/client-go"))
+    ensure!(build.success(), "go build failed in {folder}");
+    Ok(program)
 }
 
 /// Runs the program that uses client-go, on the same pods.

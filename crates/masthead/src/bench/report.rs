@@ -73,7 +73,9 @@ pub(super) fn json(
     figures: &[Figure],
 ) {
     let pick = |peer: bool| {
-        let is_peer = |f: &Figure| matches!(f.against, "client-go" | "kube-apiserver" | "kube-rs");
+        let is_peer = |f: &Figure| {
+            matches!(f.against, "client-go" | "controller-runtime" | "kube-apiserver" | "kube-rs")
+        };
         let picked = figures.iter().filter(|f| is_peer(f) == peer);
         picked.filter_map(|f| Some((f.name, f.theirs?))).collect()
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -25,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::Client;
-use crate::server::Server;
+use crate::server::{Server, masthead};
 
 const FLEETS: &str = "/apis/ship.example/v1/namespaces/default/fleets";
 const SHIPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -424,4 +425,49 @@ fn a_manager_says_how_it_is_and_what_it_does() {
     }
     stop.cancel();
     runtime.block_on(running).unwrap().unwrap();
+}
+
+/// A controller in a process of its own, which does not outlive the test.
+struct Controlling(Child);
+
+impl Drop for Controlling {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_manager_that_is_told_to_stop_comes_to_a_good_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--insecure-http", "--store=memory"]);
+    let client = Client { address: server.address, token: server.token.clone() };
+    for signal in ["TERM", "INT"] {
+        let mut command = masthead(&["bench", "controller-child"]);
+        command.env("KUBECONFIG", &server.kubeconfig).stdin(Stdio::null());
+        let mut controlling = Controlling(command.spawn().unwrap());
+        // It runs: a deployment gets its config map.
+        let name = format!("told-{}", signal.to_lowercase());
+        let labels = json!({"app": name});
+        let deployment = json!({"metadata": {"name": name}, "spec": {
+            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]}}}});
+        let path = "/apis/apps/v1/namespaces/default/deployments";
+        assert_eq!(ask(&client, "POST", path, &deployment).0, 201);
+        let deadline = Instant::now() + RESTS;
+        while ask(&client, "GET", &format!("{SHIPS}/{name}"), &Value::Null).0 != 200 {
+            assert!(Instant::now() < deadline, "the controller does nothing");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = controlling.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        let ended = loop {
+            if let Some(ended) = controlling.0.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(Instant::now() < deadline, "it goes on after {signal}");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert!(ended.success(), "{signal}: {ended}");
+    }
 }

@@ -100,10 +100,11 @@ impl<S: Socket> Wire<S> {
         out: &mut Slices,
     ) -> Poll<io::Result<()>> {
         while out.has_remaining() {
-            let written = if out.count() <= FEW {
-                self.poll_write_some::<FEW>(cx, out)
-            } else {
-                self.poll_write_some::<SLICES_PER_WRITE>(cx, out)
+            let written = match out.count() {
+                // As when many watches share it: the kernel has less to look at.
+                1 => Pin::new(self.io.inner_mut()).poll_write(cx, out.chunk()),
+                2..=FEW => self.poll_write_some::<FEW>(cx, out),
+                _ => self.poll_write_some::<SLICES_PER_WRITE>(cx, out),
             };
             let written = ready!(written)?;
             if written == 0 {
