@@ -35,7 +35,8 @@ pub struct ListMeta {
 /// ```
 #[derive(Debug)]
 pub struct ListBody {
-    objects: std::vec::IntoIter<Object>,
+    /// Taken out of their objects, which would be looked for in memory once more when they are sent.
+    items: std::vec::IntoIter<Bytes>,
     projection: Projection,
     bytes: usize,
     next: Next,
@@ -62,7 +63,13 @@ impl ListBody {
         let mut head = head(resource, meta, projection);
         let count = objects.len();
         let (between, last) = (between(projection).len(), last(projection).len());
-        let bodies: usize = objects.iter().map(|object| shown(object, projection).len()).sum();
+        let mut bodies = 0;
+        let mut items = Vec::with_capacity(count);
+        for object in objects {
+            let item = shown(&object, projection);
+            bodies += item.len();
+            items.push(item);
+        }
         let behind = match count {
             0 => EMPTY.len(),
             _ => between * (count - 1) + last,
@@ -71,7 +78,7 @@ impl ListBody {
             head.push_str(partial!());
         }
         let bytes = head.len() + bodies + behind;
-        Self { objects: objects.into_iter(), projection, bytes, next: Next::Head(head.into()) }
+        Self { items: items.into_iter(), projection, bytes, next: Next::Head(head.into()) }
     }
 
     /// Bytes of the whole list; what `Content-Length` says.
@@ -90,13 +97,14 @@ impl Iterator for ListBody {
                 Some(head)
             }
             Next::Item => {
-                let Some(object) = self.objects.next() else {
+                let item = self.items.next();
+                if item.is_none() {
                     return Some(Bytes::from_static(EMPTY.as_bytes()));
-                };
+                }
                 self.next = Next::Behind;
-                Some(shown(&object, self.projection))
+                item
             }
-            Next::Behind if self.objects.len() > 0 => {
+            Next::Behind if self.items.len() > 0 => {
                 self.next = Next::Item;
                 Some(Bytes::from_static(between(self.projection).as_bytes()))
             }
@@ -106,7 +114,7 @@ impl Iterator for ListBody {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let items = self.objects.len();
+        let items = self.items.len();
         let count = match self.next {
             Next::Head(_) if items == 0 => 2,
             Next::Head(_) | Next::Behind => 1 + 2 * items,
