@@ -166,23 +166,20 @@ impl WatchStream {
     }
 
     fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        match self.ticket.ending() {
-            Some(Ending::Stalled) => {
-                self.state = State::Ended;
-                return Poll::Ready(Some(Err(BodyError::Stalled)));
-            }
-            Some(Ending::Gone) => self.deadline = Instant::now(),
-            Some(Ending::Shutdown) | None => {}
+        if self.ticket.ending() == Some(Ending::Stalled) {
+            self.state = State::Ended;
+            return Poll::Ready(Some(Err(BodyError::Stalled)));
         }
         if let Some(events) = ready_some(self.poll_events(cx)) {
             return Poll::Ready(Some(Ok(events)));
         }
         let State::Reading(cursor) = &self.state else { return self.poll_next(cx) };
-        let shutdown = self.ticket.ending() == Some(Ending::Shutdown);
-        if !shutdown && Instant::now() < self.deadline {
+        let ending = self.ticket.ending();
+        if ending.is_none() {
             ready!(self.alarm.as_mut().poll(cx));
         }
-        let over = Instant::now() >= self.deadline;
+        let shutdown = ending == Some(Ending::Shutdown);
+        let over = ending == Some(Ending::Gone) || Instant::now() >= self.deadline;
         let progress = cursor.progress().filter(|_| self.bookmarks && (shutdown || !over));
         if shutdown || over {
             self.state = State::Ended;

@@ -17,7 +17,7 @@ const NONE: Slot = Slot::MAX;
 pub(super) struct Entry<K> {
     /// None once it is free.
     key: Option<K>,
-    pub(super) hash: u64,
+    pub(super) hash: u32,
     pub(super) place: Place,
     /// Of the one that waits or is worked on.
     pub(super) request: Request,
@@ -66,28 +66,46 @@ impl<K> Entry<K> {
     }
 }
 
+/// Entries in a chunk: 40 KB.
+const CHUNK: usize = 256;
+
 /// All entries. A free one is used again where it stands: nothing is moved or allocated for a key that
-/// comes and goes.
+/// comes and goes. They stand in chunks, so that a queue that grows does not copy all of them with its lock
+/// held.
 #[derive(Debug)]
 pub(super) struct Entries<K> {
-    all: Vec<Entry<K>>,
+    /// All but the last are full.
+    chunks: Vec<Vec<Entry<K>>>,
     free: Vec<Slot>,
 }
 
 impl<K> Entries<K> {
     pub(super) fn new() -> Self {
-        Self { all: Vec::new(), free: Vec::new() }
+        Self { chunks: Vec::new(), free: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
+        self.made() - self.free.len()
+    }
+
+    /// How many there are, free ones too.
+    fn made(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
+    /// Has room for one more.
+    fn last_chunk(&mut self) -> &mut Vec<Entry<K>> {
+        if self.chunks.last().is_none_or(|last| last.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks.last_mut().expect("there is one now")
     }
 
     /// A new entry that rests.
-    pub(super) fn insert(&mut self, key: K, hash: u64, request: Request) -> Slot {
+    pub(super) fn insert(&mut self, key: K, hash: u32, request: Request) -> Slot {
         let Some(slot) = self.free.pop() else {
-            let slot = Slot::try_from(self.all.len()).expect("a queue's capacity fits in 32 bits");
-            self.all.push(Entry {
+            let slot = Slot::try_from(self.made()).expect("a queue's capacity fits in 32 bits");
+            self.last_chunk().push(Entry {
                 key: Some(key),
                 hash,
                 place: Place::Resting,
@@ -123,13 +141,13 @@ impl<K> Index<Slot> for Entries<K> {
     type Output = Entry<K>;
 
     fn index(&self, slot: Slot) -> &Entry<K> {
-        &self.all[slot as usize]
+        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }
 
 impl<K> IndexMut<Slot> for Entries<K> {
     fn index_mut(&mut self, slot: Slot) -> &mut Entry<K> {
-        &mut self.all[slot as usize]
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }
 

@@ -21,7 +21,7 @@ use super::{Add, Key, Moment, Priority, Refused, Settings, Snapshot, Trigger};
 pub struct Machine<K> {
     settings: Settings<K>,
     hasher: RandomState,
-    table: HashTable<Slot>,
+    table: HashTable<Found>,
     entries: Entries<K>,
     turns: Turns,
     delayed: BTreeMap<(Moment, u64), Delayed>,
@@ -35,6 +35,24 @@ pub struct Machine<K> {
     remembered: List,
     closed: bool,
     counted: Counted,
+}
+
+/// Where a key is. It has its hash here, too: looking for a key, and making room for more of them, looks at
+/// no entry of another.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    hash: u32,
+    slot: Slot,
+}
+
+/// What of a hash is kept: its upper half.
+fn short(hash: u64) -> u32 {
+    u32::try_from(hash >> 32).expect("half of it")
+}
+
+/// A hash with all the bits that a table looks at.
+fn long(short: u32) -> u64 {
+    u64::from(short) << 32 | u64::from(short)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -393,15 +411,12 @@ impl<K: Key> Machine<K> {
     }
 
     fn find(&self, key: &K) -> Option<Slot> {
-        self.find_hashed(self.hasher.hash_one(key), key)
+        self.find_hashed(short(self.hasher.hash_one(key)), key)
     }
 
-    fn find_hashed(&self, hash: u64, key: &K) -> Option<Slot> {
-        let same = |slot: &Slot| {
-            let entry = &self.entries[*slot];
-            entry.hash == hash && entry.key() == key
-        };
-        self.table.find(hash, same).copied()
+    fn find_hashed(&self, hash: u32, key: &K) -> Option<Slot> {
+        let same = |it: &Found| it.hash == hash && self.entries[it.slot].key() == key;
+        self.table.find(long(hash), same).map(|it| it.slot)
     }
 
     fn find_or_make(&mut self, key: K, hash: u64, request: Request) -> Result<Slot, Refused> {
@@ -409,6 +424,7 @@ impl<K: Key> Machine<K> {
             self.counted.refused += 1;
             return Err(Refused::ShutDown);
         }
+        let hash = short(hash);
         if let Some(slot) = self.find_hashed(hash, &key) {
             if self.entries[slot].place == Place::Remembered {
                 self.remembered.remove(&mut self.entries, slot);
@@ -418,7 +434,7 @@ impl<K: Key> Machine<K> {
         }
         self.make_room()?;
         let slot = self.entries.insert(key, hash, request);
-        self.table.insert_unique(hash, slot, |slot| self.entries[*slot].hash);
+        self.table.insert_unique(long(hash), Found { hash, slot }, |it| long(it.hash));
         Ok(slot)
     }
 
@@ -439,7 +455,7 @@ impl<K: Key> Machine<K> {
     fn free(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot];
         entry.failures = 0;
-        if let Ok(found) = self.table.find_entry(entry.hash, |other| *other == slot) {
+        if let Ok(found) = self.table.find_entry(long(entry.hash), |it| it.slot == slot) {
             found.remove();
         }
         self.entries.remove(slot);

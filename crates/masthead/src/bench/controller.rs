@@ -149,19 +149,14 @@ pub(super) fn run(arguments: &ControllerArguments) -> anyhow::Result<()> {
 }
 
 fn compare(peer: Who, ours: &Cost, theirs: Option<&Cost>) -> [Figure; 4] {
-    let labels = match peer {
-        Who::KubeRs => ["lines of code", "time to converge", "processor", "memory after"],
-        // Names are keys, and each is there once.
-        _ => ["lines of code ", "time to converge ", "processor ", "memory after "],
-    };
-    let figure = |at: usize, of: fn(&Cost) -> f64, unit| {
-        Figure::new(labels[at], of(ours), unit, (peer.name(), theirs.map(of)), 1.0)
+    let figure = |name, of: fn(&Cost) -> f64, unit| {
+        Figure::new(name, of(ours), unit, (peer.name(), theirs.map(of)), 1.0)
     };
     [
-        figure(0, |it| it.lines, "lines"),
-        figure(1, |it| it.wall, "s"),
-        figure(2, |it| it.processor, "s"),
-        figure(3, |it| it.resident / 1e6, "MB"),
+        figure("lines of code", |it| it.lines, "lines"),
+        figure("time to converge", |it| it.wall, "s"),
+        figure("processor", |it| it.processor, "s"),
+        figure("memory after", |it| it.resident / 1e6, "MB"),
     ]
 }
 

@@ -53,6 +53,9 @@ fn rounded(value: f64) -> String {
     format!("{value:.places$}")
 }
 
+/// By the name of a figure, and by what it is set against: a figure may have several peers.
+type Against<'a> = BTreeMap<&'a str, BTreeMap<&'a str, f64>>;
+
 /// A scenario's result, in the form that all scenarios share.
 #[derive(Serialize)]
 struct Json<'a> {
@@ -60,9 +63,9 @@ struct Json<'a> {
     machine: &'a str,
     params: BTreeMap<&'a str, u64>,
     ours: BTreeMap<&'a str, f64>,
-    floor: BTreeMap<&'a str, f64>,
-    peers: BTreeMap<&'a str, f64>,
-    ratio: BTreeMap<&'a str, f64>,
+    floor: Against<'a>,
+    peers: Against<'a>,
+    ratio: Against<'a>,
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
@@ -72,23 +75,41 @@ pub(super) fn json(
     params: &[(&'static str, u64)],
     figures: &[Figure],
 ) {
-    let pick = |peer: bool| {
-        let is_peer = |f: &Figure| {
-            matches!(f.against, "client-go" | "controller-runtime" | "kube-apiserver" | "kube-rs")
-        };
-        let picked = figures.iter().filter(|f| is_peer(f) == peer);
-        picked.filter_map(|f| Some((f.name, f.theirs?))).collect()
+    println!("{}", json_text(scenario, machine, params, figures));
+}
+
+fn json_text(
+    scenario: &str,
+    machine: &str,
+    params: &[(&'static str, u64)],
+    figures: &[Figure],
+) -> String {
+    let is_peer = |f: &&Figure| {
+        matches!(f.against, "client-go" | "controller-runtime" | "kube-apiserver" | "kube-rs")
     };
     let json = Json {
         scenario,
         machine,
         params: params.iter().copied().collect(),
         ours: figures.iter().map(|f| (f.name, f.ours)).collect(),
-        floor: pick(false),
-        peers: pick(true),
-        ratio: figures.iter().filter_map(|f| Some((f.name, f.ratio()?))).collect(),
+        floor: against(figures.iter().filter(|f| !is_peer(f)), |f| f.theirs),
+        peers: against(figures.iter().filter(is_peer), |f| f.theirs),
+        ratio: against(figures.iter(), Figure::ratio),
     };
-    println!("{}", serde_json::to_string(&json).expect("plain numbers and text"));
+    serde_json::to_string(&json).expect("plain numbers and text")
+}
+
+fn against<'a>(
+    figures: impl Iterator<Item = &'a Figure>,
+    value: impl Fn(&Figure) -> Option<f64>,
+) -> Against<'a> {
+    let mut all = Against::new();
+    for figure in figures {
+        if let Some(value) = value(figure) {
+            all.entry(figure.name).or_default().insert(figure.against, value);
+        }
+    }
+    all
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
@@ -113,5 +134,33 @@ pub(super) fn table(machine: &str, notes: &[String], figures: &[Figure]) {
     }
     for note in notes {
         println!("\n{note}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_with_two_peers_has_both_in_the_json() {
+        let figure = |against, theirs| Figure::new("memory", 3.0, "MB", (against, theirs), 1.0);
+        let figures = [
+            figure("kube-rs", Some(6.0)),
+            figure("client-go", Some(4.0)),
+            figure("bare loop", Some(1.5)),
+            figure("kube-apiserver", None),
+        ];
+        let text = json_text("sync", "a machine", &[("pods", 7)], &figures);
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "scenario": "sync", "machine": "a machine", "params": {"pods": 7},
+                "ours": {"memory": 3.0},
+                "floor": {"memory": {"bare loop": 1.5}},
+                "peers": {"memory": {"kube-rs": 6.0, "client-go": 4.0}},
+                "ratio": {"memory": {"kube-rs": 0.5, "client-go": 0.75, "bare loop": 2.0}},
+            })
+        );
     }
 }

@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -90,10 +90,13 @@ impl Long {
         stream.handed_out();
         poll_fn(|cx| {
             loop {
-                if stream.is_stalled(cx) {
-                    return Poll::Ready(Err(io::Error::other(BodyError::Stalled)));
+                match wire.poll_send(cx, &mut out) {
+                    Poll::Ready(sent) => sent?,
+                    Poll::Pending if stream.is_stalled(cx) => {
+                        return Poll::Ready(Err(io::Error::other(BodyError::Stalled)));
+                    }
+                    Poll::Pending => return Poll::Pending,
                 }
-                ready!(wire.poll_send(cx, &mut out))?;
                 if ended {
                     return Poll::Ready(Ok(()));
                 }
