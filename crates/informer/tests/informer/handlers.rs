@@ -235,9 +235,7 @@ async fn r22_a_resync_replays_the_cache_to_those_who_asked_and_asks_the_server_n
     let world = World::new(7);
     let (_factory, informer) = synced(&world, 2).await;
     let mut asked = informer.events(&all().resync(Duration::from_millis(10))).unwrap();
-    let mut others = informer.events(&all()).unwrap();
     assert_eq!(next_ones(&mut asked).await, ["!a/n0@2", "!a/n1@3"]);
-    assert_eq!(next_ones(&mut others).await, ["!a/n0@2", "!a/n1@3"]);
     let (requests, began) = (world.requests(), tokio::time::Instant::now());
     assert_eq!(next_ones(&mut asked).await, ["=a/n0@2>2", "=a/n1@3>3"]);
     assert!(began.elapsed() >= Duration::from_millis(900), "at least a second between two");
@@ -245,7 +243,23 @@ async fn r22_a_resync_replays_the_cache_to_those_who_asked_and_asks_the_server_n
     let Event::Updated { old: Some(old), new, resync: true } = again else { panic!("{again:?}") };
     assert!(old.ptr_eq(&new), "old and new are one object");
     assert_eq!(world.requests(), requests);
-    assert!(others.next().now_or_never().is_none(), "R23: off unless asked for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r23_nothing_is_replayed_unless_asked_for_and_a_change_is_no_resync() {
+    let world = World::new(7);
+    let (_factory, informer) = synced(&world, 1).await;
+    let mut asked = informer.events(&all().resync(Duration::from_secs(1))).unwrap();
+    let mut others = informer.events(&all()).unwrap();
+    assert_eq!(next_ones(&mut asked).await, ["!a/n0@2"]);
+    assert_eq!(next_ones(&mut others).await, ["!a/n0@2"]);
+    for _ in 0..3 {
+        assert_eq!(next_ones(&mut asked).await, ["=a/n0@2>2"]);
+        assert!(others.next().now_or_never().is_none(), "off unless asked for");
+    }
+    world.put("a/n0", 9, "");
+    let changed = timeout(Duration::from_secs(60), others.next()).await.unwrap().unwrap();
+    assert!(matches!(changed, Event::Updated { resync: false, .. }), "{changed:?}");
 }
 
 #[tokio::test(start_paused = true)]
