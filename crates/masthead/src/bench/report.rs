@@ -115,7 +115,7 @@ fn against<'a>(
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
 pub(super) fn table(machine: &str, notes: &[String], figures: &[Figure]) {
     println!("{machine}\n");
-    println!("{:<50} {:>12} {:>24} {:>7} {:>7}", "", "ours", "against", "ratio", "limit");
+    println!("{:<50} {:>12} {:>29} {:>7} {:>7}", "", "ours", "against", "ratio", "limit");
     for figure in figures {
         let ours = format!("{} {}", rounded(figure.ours), figure.unit);
         let against = match figure.theirs {
@@ -128,7 +128,7 @@ pub(super) fn table(machine: &str, notes: &[String], figures: &[Figure]) {
             Some(false) => "  missed",
         };
         println!(
-            "{:<50} {ours:>12} {against:>24} {ratio:>7} {:>7.2}{verdict}",
+            "{:<50} {ours:>12} {against:>29} {ratio:>7} {:>7.2}{verdict}",
             figure.name, figure.at_most
         );
     }

@@ -88,7 +88,7 @@ impl<S: Socket> Gathered<S> {
 }
 
 impl<S: Socket> Gathering<S> {
-    /// Takes all of it: there is room for one more frame than there is room for.
+    /// Takes all of it, which is a frame at the most: so what is held may pass its bound by one.
     fn take(&mut self, slices: &[io::IoSlice<'_>]) -> usize {
         if self.room.is_new() {
             self.room = ROOM.take();
