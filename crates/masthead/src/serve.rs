@@ -13,12 +13,14 @@ use masthead_server::{
     Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User, tls_from_files,
     write_secret,
 };
-use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
+use masthead_store::{EmbeddedStore, EtcdStore, MemoryStore, Settings, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+mod etcd;
 pub(crate) mod values;
 
+use etcd::EtcdArguments;
 use values::{bytes, duration};
 
 /// What `masthead serve` takes.
@@ -29,6 +31,8 @@ use values::{bytes, duration};
                                                     a throw-away server on a free port, for tests
   masthead serve --data-dir /var/lib/masthead --listen 10.0.0.5:6443 \\
       --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --token-file tokens.csv
+  masthead serve --store etcd --etcd-endpoints http://127.0.0.1:2379
+                                                    objects in etcd: any number of servers may share it
   masthead serve --config masthead.yaml             the same settings from a file
 
 Every flag can also be given as MASTHEAD_<NAME> in the environment or as <name> in the file of
@@ -80,6 +84,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "MASTHEAD_KEEP_BYTES", value_parser = bytes, default_value = "256MiB",
         value_name = "BYTES", help_heading = "History")]
     keep_bytes: usize,
+    #[command(flatten)]
+    etcd: EtcdArguments,
     #[command(flatten)]
     limits: LimitArguments,
 }
@@ -163,6 +169,8 @@ enum StoreKind {
     Embedded,
     /// In memory: gone when the server stops
     Memory,
+    /// In an etcd cluster, which several servers can share
+    Etcd,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -220,7 +228,7 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
         ..HistoryLimits::default()
     };
     let limits = arguments.limits.limits();
-    let store = open_store(arguments, &directory)?;
+    let store = open_store(arguments, &directory).await?;
     let config = Config { listen: arguments.listen, security, tokens, limits, history };
     let mut stop = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -248,7 +256,10 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
     }
 }
 
-fn open_store(arguments: &ServeArguments, directory: &Path) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_store(
+    arguments: &ServeArguments,
+    directory: &Path,
+) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match arguments.store {
         StoreKind::Memory => Arc::new(MemoryStore::new()),
         StoreKind::Embedded => {
@@ -256,6 +267,10 @@ fn open_store(arguments: &ServeArguments, directory: &Path) -> anyhow::Result<Ar
                 .keep_age(arguments.keep_age)
                 .keep_bytes(u64::try_from(arguments.keep_bytes).unwrap_or(u64::MAX));
             Arc::new(EmbeddedStore::open(directory.join("store"), settings)?)
+        }
+        StoreKind::Etcd => {
+            let settings = arguments.etcd.settings()?.keep_age(arguments.keep_age);
+            Arc::new(EtcdStore::open(settings).await?)
         }
     })
 }

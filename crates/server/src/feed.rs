@@ -17,8 +17,9 @@ use masthead_reflector::{
     BoxFuture, Driver, Failure, ListAt, ListRequest, Meter, Mux, Page, ServerMemory, Settings,
     Strategy, Upstream, UpstreamEvents, UpstreamItem, WatchItem,
 };
-use masthead_store::{Event, EventKind, Events, Range, ResourceName, Store, StoreError};
+use masthead_store::{Batch, Event, EventKind, Events, Range, ResourceName, Store, StoreError};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::error;
 
@@ -27,9 +28,18 @@ use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX};
 
 /// Keeps a cache for each resource in step with the store.
 pub(crate) struct Feed {
-    mux: Mux,
+    store: Arc<dyn Store>,
+    catalog: Arc<Catalog>,
     history: HistoryLimits,
     seed: u64,
+    /// How often the store was found to have gone back.
+    rewound: Arc<watch::Sender<u64>>,
+    life: Mutex<Arc<Life>>,
+}
+
+/// Following the store for as long as it does not go back. Ends with its last reference.
+struct Life {
+    mux: Mux,
     replay: Arc<Replay>,
     drivers: Mutex<HashMap<ResourceName, AbortHandle>>,
     follower: OnceLock<AbortHandle>,
@@ -56,37 +66,44 @@ impl Feed {
         history: HistoryLimits,
         seed: u64,
     ) -> Self {
-        let replay = Arc::new(Replay {
-            base: store.oldest(),
-            caches: Mutex::default(),
-            unread: Mutex::default(),
-            done: AtomicBool::new(false),
-        });
-        let upstream = FromStore { store, catalog, replay: replay.clone() };
-        let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
-        let (drivers, follower) = (Mutex::default(), OnceLock::new());
-        Self { mux, history, seed, replay, drivers, follower }
+        let rewound = Arc::new(watch::Sender::new(0));
+        let life = Mutex::new(Life::new(&store, &catalog, &rewound));
+        Self { store, catalog, history, seed, rewound, life }
+    }
+
+    /// Forgets everything: the store is not what it was. Caches have to be opened anew.
+    pub(crate) fn restart(&self) {
+        let life = Life::new(&self.store, &self.catalog, &self.rewound);
+        drop(std::mem::replace(&mut *self.life.lock(), life));
+    }
+
+    /// Changes when the store was found to have gone back.
+    pub(crate) fn rewound(&self) -> watch::Receiver<u64> {
+        self.rewound.subscribe()
     }
 
     /// Starts to follow: from here on the store's history is replayed into the caches.
     pub(crate) fn begin(&self) {
-        self.follower.get_or_init(|| tokio::spawn(self.mux.clone().run(self.seed)).abort_handle());
+        let life = self.life.lock();
+        let run = || tokio::spawn(life.mux.clone().run(self.seed)).abort_handle();
+        life.follower.get_or_init(run);
     }
 
     /// A cache of a resource that is kept in step until it is closed.
     pub(crate) fn open(&self, resource: &Resource) -> Cache {
-        let (source, lane) = self.mux.source(resource);
+        let life = self.life.lock();
+        let (source, lane) = life.mux.source(resource);
         let (history, seed) = (self.history, self.seed);
         let config = Config { history, indexes: Vec::new(), seed, lane: Some(lane) };
         let (writer, cache) = Cache::new(config);
-        if self.follower.get().is_none() {
-            self.replay.caches.lock().push(cache.clone());
-            self.replay.unread.lock().insert(resource.into());
+        if life.follower.get().is_none() {
+            life.replay.caches.lock().push(cache.clone());
+            life.replay.unread.lock().insert(resource.into());
         }
         let settings = Settings { strategy: Strategy::Pages, ..Settings::default() };
         let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
         let driver = tokio::spawn(driver.run()).abort_handle();
-        if let Some(old) = self.drivers.lock().insert(resource.into(), driver) {
+        if let Some(old) = life.drivers.lock().insert(resource.into(), driver) {
             old.abort();
         }
         cache
@@ -94,18 +111,37 @@ impl Feed {
 
     /// Lets go of a resource; its cache stays as it is.
     pub(crate) fn close(&self, resource: &Resource) {
-        if let Some(driver) = self.drivers.lock().remove(&resource.into()) {
+        if let Some(driver) = self.life.lock().drivers.lock().remove(&resource.into()) {
             driver.abort();
         }
     }
 
     /// Has everything from before the start been replayed?
     pub(crate) fn is_replayed(&self) -> bool {
-        self.replay.done.load(Ordering::Acquire)
+        self.life.lock().replay.done.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Feed {
+impl Life {
+    fn new(
+        store: &Arc<dyn Store>,
+        catalog: &Arc<Catalog>,
+        rewound: &Arc<watch::Sender<u64>>,
+    ) -> Arc<Self> {
+        let replay = Arc::new(Replay {
+            base: store.oldest(),
+            caches: Mutex::default(),
+            unread: Mutex::default(),
+            done: AtomicBool::new(false),
+        });
+        let (store, catalog, rewound) = (store.clone(), catalog.clone(), rewound.clone());
+        let upstream = FromStore { store, catalog, rewound, replay: replay.clone() };
+        let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
+        Arc::new(Self { mux, replay, drivers: Mutex::default(), follower: OnceLock::new() })
+    }
+}
+
+impl Drop for Life {
     fn drop(&mut self) {
         if let Some(follower) = self.follower.get() {
             follower.abort();
@@ -118,6 +154,7 @@ impl Drop for Feed {
 struct FromStore {
     store: Arc<dyn Store>,
     catalog: Arc<Catalog>,
+    rewound: Arc<watch::Sender<u64>>,
     replay: Arc<Replay>,
 }
 
@@ -173,15 +210,15 @@ impl Upstream for FromStore {
 
     fn watch(&self, from: Revision) -> BoxFuture<Result<UpstreamEvents, Failure>> {
         let current = self.store.current();
-        let (store, catalog, replay) =
-            (self.store.clone(), self.catalog.clone(), self.replay.clone());
+        let (store, catalog) = (self.store.clone(), self.catalog.clone());
+        let (rewound, replay) = (self.rewound.clone(), self.replay.clone());
         Box::pin(async move {
             let events = store.watch(from).map_err(failure)?;
             let done = replay.done.load(Ordering::Acquire);
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));
-            let following =
-                Following { events, catalog, replay, until, pace, ahead: Poll::Pending };
+            let ahead = Poll::Pending;
+            let following = Following { events, catalog, rewound, replay, until, pace, ahead };
             Ok(Box::pin(following) as UpstreamEvents)
         })
     }
@@ -230,12 +267,13 @@ impl Replay {
     }
 }
 
-type NextEvents = Option<Result<Vec<Event>, StoreError>>;
+type NextEvents = Option<Result<Batch, StoreError>>;
 
 /// The store's events in the words of the multiplexer.
 struct Following {
     events: Events,
     catalog: Arc<Catalog>,
+    rewound: Arc<watch::Sender<u64>>,
     replay: Arc<Replay>,
     /// The last revision of the replay; none when it is over.
     until: Option<Revision>,
@@ -270,14 +308,18 @@ impl Stream for Following {
                 self.until = None;
             }
         }
-        let events = match ready!(self.poll_events(cx)) {
+        let Batch { events, reached } = match ready!(self.poll_events(cx)) {
             None => return Poll::Ready(None),
-            Some(Err(err)) => return Poll::Ready(Some(Err(failure(err)))),
-            Some(Ok(events)) => events,
+            Some(Err(err)) => {
+                if matches!(err, StoreError::Rewound) {
+                    self.rewound.send_modify(|times| *times += 1);
+                }
+                return Poll::Ready(Some(Err(failure(err))));
+            }
+            Some(Ok(batch)) => batch,
         };
-        let last = events.last().map(|event| event.revision);
-        if let (Some(until), Some(last)) = (self.until, last) {
-            self.pace = Some(self.replay.keep_pace(last, until));
+        if let Some(until) = self.until {
+            self.pace = Some(self.replay.keep_pace(reached, until));
         }
         let kinds = self.catalog.now();
         let mut items: Vec<_> = Vec::with_capacity(events.len() + 1);
@@ -286,7 +328,7 @@ impl Stream for Following {
             let resource = &kinds.stored(group, plural)?.resource;
             Some(item(resource, event))
         }));
-        items.extend(last.map(UpstreamItem::Progress));
+        items.push(UpstreamItem::Progress(reached));
         Poll::Ready(Some(Ok(items)))
     }
 }

@@ -85,6 +85,8 @@ pub(crate) enum Ending {
     Stalled = 2,
     /// The resource is no longer served.
     Gone = 3,
+    /// The store went back: what was sent does not hold any more.
+    Rewound = 4,
 }
 
 /// One answer under way.
@@ -131,7 +133,8 @@ impl Flight {
             0 => None,
             1 => Some(Ending::Shutdown),
             2 => Some(Ending::Stalled),
-            _ => Some(Ending::Gone),
+            3 => Some(Ending::Gone),
+            _ => Some(Ending::Rewound),
         }
     }
 
@@ -375,6 +378,11 @@ impl Flights {
     /// Ends all watches; lists go on.
     pub(crate) fn end_all(&self) {
         self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Shutdown));
+    }
+
+    /// Ends all watches with the word that what they know does not hold any more.
+    pub(crate) fn rewind_all(&self) {
+        self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Rewound));
     }
 
     /// Lets go of everything that is still under way.

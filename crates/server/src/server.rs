@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_rustls::TlsAcceptor;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::app::App;
 use crate::authn::Tokens;
@@ -108,11 +108,7 @@ impl Server {
         let feed = Arc::new(Feed::new(store.clone(), catalog.clone(), history, seed));
         let flights = Flights::new(limits.clone());
         let reads = Arc::new(Reads::new(store.clone(), flights.clone()));
-        for kind in catalog.now().iter() {
-            let cache = feed.open(&kind.resource);
-            reads.open(&kind.resource, cache, WatchCounters::default());
-        }
-        feed.begin();
+        open_caches(&catalog, &feed, &reads);
         let writes = Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone()));
         let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
         let (defined, defined_up_to) = watch::channel(0);
@@ -139,7 +135,7 @@ impl Server {
         let connections = Connections::new(app.clone(), tls, clock, goes_down);
         let serving = tokio::spawn(connections.run(listener));
         let tasks = vec![
-            tokio::spawn(begin(app.clone(), housekeeping, begins)),
+            tokio::spawn(live(app.clone(), housekeeping, begins)),
             tokio::spawn(watch_for_stalls(app.clone(), clock)),
         ];
         Ok(Self { app, address, down, serving, tasks })
@@ -199,9 +195,35 @@ async fn stored_definitions(store: &dyn Store, catalog: &Catalog) -> Result<Vec<
     }
 }
 
+/// Housekeeping, which begins anew with everything else when the store went back.
+async fn live(app: Arc<App>, housekeeping: Arc<Housekeeping>, begins: watch::Sender<bool>) {
+    let mut rewound = app.feed.rewound();
+    loop {
+        tokio::select! {
+            () = begin(&app, &housekeeping, &begins) => return,
+            _ = rewound.changed() => {}
+        }
+        begins.send_replace(false);
+        app.feed.restart();
+        open_caches(&app.catalog, &app.feed, &app.reads);
+        // When the old caches cannot be asked any more: who comes back finds the new ones.
+        app.flights.rewind_all();
+        warn!(revision = ?app.store.oldest(), "the store went back: caches are filled anew");
+    }
+}
+
+/// A cache for each kind, and following.
+fn open_caches(catalog: &Catalog, feed: &Feed, reads: &Reads) {
+    for kind in catalog.now().iter() {
+        let cache = feed.open(&kind.resource);
+        reads.open(&kind.resource, cache, WatchCounters::default());
+    }
+    feed.begin();
+}
+
 /// Housekeeping begins when the caches have got to the present: what it is shown before that is the past,
 /// in which namespaces were deleted that are there again, and definitions were not there yet.
-async fn begin(app: Arc<App>, housekeeping: Arc<Housekeeping>, begins: watch::Sender<bool>) {
+async fn begin(app: &App, housekeeping: &Arc<Housekeeping>, begins: &watch::Sender<bool>) {
     while !(app.reads.is_ready() && app.feed.is_replayed()) {
         sleep(READY_POLL).await;
     }

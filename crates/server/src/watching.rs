@@ -8,7 +8,9 @@ use std::time::Duration;
 use masthead_cache::{
     Batch, Cache, Cursor, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor,
 };
-use masthead_core::{Frame, Projection, Resource, Revision, Status, WatchFrom, WatchOptions};
+use masthead_core::{
+    Frame, Projection, Reason, Resource, Revision, Status, WatchFrom, WatchOptions,
+};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::body::{BodyError, Slices};
@@ -132,6 +134,11 @@ impl WatchStream {
         self.alarm.as_mut().reset(next);
     }
 
+    /// Is nothing left to say, or only why?
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Failing(_) | State::Ended)
+    }
+
     pub(crate) fn ticket(&self) -> &Ticket {
         &self.ticket
     }
@@ -139,6 +146,10 @@ impl WatchStream {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         self.ticket.asked();
         self.ticket.register(cx.waker());
+        if self.ticket.ending() == Some(Ending::Rewound) && !self.is_over() {
+            let why = "the store went back to an earlier state: list again";
+            self.state = State::Failing(Status::with(410, Reason::Expired, why));
+        }
         loop {
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),

@@ -410,6 +410,7 @@ fn value_of(kind: &Kind, committed: &Committed) -> Result<Object, Status> {
 fn refusal(error: &CommitError) -> Status {
     match error {
         CommitError::Busy => Status::too_many_requests(error, 1),
+        CommitError::Unknown { .. } => Status::timeout(error, 1),
         CommitError::TooLarge { .. } => {
             Status::with(413, Reason::RequestEntityTooLarge, error.to_string())
         }

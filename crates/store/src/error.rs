@@ -22,6 +22,24 @@ pub enum CommitError {
         /// What the disk said.
         why: Arc<str>,
     },
+    /// The store is out of space. Nothing was written; when there is space again, a later try succeeds.
+    #[error("the store is out of space: {why}")]
+    Full {
+        /// What to do about it.
+        why: Arc<str>,
+    },
+    /// The store cannot be reached. Nothing was written; a later try may succeed.
+    #[error("the store cannot be reached: {why}")]
+    Unavailable {
+        /// What went wrong.
+        why: Arc<str>,
+    },
+    /// The answer was lost, and it could not be found out whether the write happened.
+    #[error("whether it was written is not known: {why}")]
+    Unknown {
+        /// What went wrong.
+        why: Arc<str>,
+    },
     /// Too much waits to be written. Nothing was written; a later try may succeed.
     #[error("too many writes are waiting")]
     Busy,
@@ -70,10 +88,23 @@ pub enum StoreError {
     /// The disk failed. A compaction that failed so leaves the store read-only.
     #[error("the disk failed")]
     Disk(#[source] Arc<dyn Error + Send + Sync>),
+    /// The store cannot be reached, or does not answer as it should. A later try may succeed.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(Arc<dyn Error + Send + Sync>),
+    /// The store went back to an earlier state, or is another one than before: what was read from it
+    /// does not hold any more. It goes on with the state that it has now.
+    #[error("the store went back to an earlier state")]
+    Rewound,
     /// What is on disk is not what this program wrote.
     #[error("the stored data is damaged: {what}")]
     Damaged {
         /// What was found.
         what: String,
     },
+}
+
+impl StoreError {
+    pub(crate) fn unavailable(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unavailable(Arc::from(why.into()))
+    }
 }

@@ -9,7 +9,7 @@ use masthead_core::Revision;
 use tokio::sync::watch;
 
 use crate::tail::{Next, Tail};
-use crate::{BoxFuture, Event, Events, StoreError};
+use crate::{Batch, BoxFuture, Event, Events, StoreError};
 
 /// The log beyond what is in memory.
 pub(crate) trait History: Send + Sync + 'static {
@@ -36,15 +36,15 @@ struct Follow<H> {
     position: Revision,
 }
 
-type Step<H> = (Follow<H>, Result<Vec<Event>, StoreError>);
+type Step<H> = (Follow<H>, Result<Batch, StoreError>);
 
 impl<H: History> Follow<H> {
     async fn step(mut self) -> Step<H> {
-        let events = self.next().await;
-        (self, events)
+        let batch = self.next().await;
+        (self, batch)
     }
 
-    async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
+    async fn next(&mut self) -> Result<Batch, StoreError> {
         loop {
             let events = match self.tail.next(self.position)? {
                 Next::Events(events) => events,
@@ -54,9 +54,9 @@ impl<H: History> Follow<H> {
                     continue;
                 }
             };
-            let last = events.last().expect("a batch has at least one event");
-            self.position = last.revision;
-            return Ok(events);
+            let reached = events.last().expect("a batch has at least one event").revision;
+            self.position = reached;
+            return Ok(Batch { events, reached });
         }
     }
 }
@@ -67,12 +67,12 @@ struct Steps<H> {
 }
 
 impl<H: History> Stream for Steps<H> {
-    type Item = Result<Vec<Event>, StoreError>;
+    type Item = Result<Batch, StoreError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(step) = &mut self.step else { return Poll::Ready(None) };
-        let (follow, events) = ready!(step.as_mut().poll(cx));
-        self.step = events.is_ok().then(|| Box::pin(follow.step()) as BoxFuture<Step<H>>);
-        Poll::Ready(Some(events))
+        let (follow, batch) = ready!(step.as_mut().poll(cx));
+        self.step = batch.is_ok().then(|| Box::pin(follow.step()) as BoxFuture<Step<H>>);
+        Poll::Ready(Some(batch))
     }
 }

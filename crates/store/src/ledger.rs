@@ -101,7 +101,7 @@ struct Ledger {
 
 impl Ledger {
     fn decide(&mut self, write: Write, state: &impl State) -> Result<Committed, CommitError> {
-        let Write { resource, key, condition, op } = write;
+        let Write { resource, key, condition, op, ttl: _ } = write;
         let slot = Slot { resource, key };
         let before = self.before(&slot, state).map_err(CommitError::Unreadable)?;
         let current = before.as_ref().map(|held| held.revision);

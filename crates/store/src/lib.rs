@@ -2,7 +2,8 @@
 //!
 //! A [`Store`] holds the objects of all resources under one revision, commits conditional writes in
 //! groups, and keeps a log of what happened, which watches replay and then follow live. There is one
-//! in memory, for tests and demonstrations, and one on disk.
+//! in memory, for tests and demonstrations, one on disk, and one in an etcd cluster, which several
+//! servers can share.
 //!
 //! ```
 //! use masthead_core::{Object, Resource, Revision};
@@ -22,6 +23,7 @@
 
 mod embedded;
 mod error;
+mod etcd;
 mod follow;
 mod ledger;
 pub mod limits;
@@ -35,8 +37,9 @@ mod write;
 
 pub use embedded::{Clock, EmbeddedStore, OpenError, Settings};
 pub use error::{CommitError, StoreError};
+pub use etcd::{EtcdError, EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
 pub use name::ResourceName;
-pub use store::{BoxFuture, Events, Health, Range, RangePage, Store};
+pub use store::{Batch, BoxFuture, Events, Health, Range, RangePage, Store};
 pub use value::Value;
 pub use write::{Committed, Condition, Event, EventKind, Op, Write};

@@ -81,3 +81,55 @@ pub const BASE_BLOCK_CACHE_BYTES: u64 = 2 * 1024 * 1024;
 pub const BASE_MEMTABLE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Bytes of the base's own journals: the least that the tree allows.
 pub const BASE_JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How long one call to etcd may take before another member is asked: etcd itself gives up on a
+/// proposal after 7 s, and a new leader is there after 2.
+pub const ETCD_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call that may be made twice is made again: two members that hang, or one election.
+pub const ETCD_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries of such a call.
+pub const ETCD_RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection to a member may take.
+pub const ETCD_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a silent connection is tried; etcd takes more than one ping in 5 s for an attack.
+pub const ETCD_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long a member has to answer that.
+pub const ETCD_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Endpoints that may be named: etcd advises 7 members at most.
+pub const ETCD_ENDPOINTS_MAX: usize = 64;
+/// Requests that wait on a watch stream: one creation and a progress request now and then.
+pub const ETCD_WATCH_REQUESTS_MAX: usize = 16;
+/// Bytes that a member may send ahead on a connection: some pages.
+pub const ETCD_CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// Bytes that a member may send ahead of one answer.
+pub const ETCD_STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// Bytes of one object. etcd takes requests of 1.5 MiB; the rest is the key and the conditions.
+pub const ETCD_OBJECT_BYTES_MAX: usize = 1536 * 1024 - 4096;
+/// Values that a page asks etcd for at first; by the size of those the next pages are asked for.
+pub const ETCD_PAGE_VALUES: usize = 500;
+/// Bytes that a page is meant to have: what a member needs some 10 ms for.
+pub const ETCD_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Revisions that a start replays at most, whatever etcd still has: 20,000 pods of 9.4 KB, each with
+/// its state before, are 380 MB.
+pub const ETCD_REPLAY_REVISIONS_MAX: u64 = 20_000;
+/// Transactions of one commit that are under way at a time.
+pub const ETCD_COMMIT_PARALLEL: usize = 32;
+/// How often a write whose outcome was unknown, and which then turned out not to have happened, is
+/// made again.
+pub const ETCD_WRITE_TRIES: usize = 3;
+/// States of an object that are looked through for a write whose answer was lost.
+pub const ETCD_WALK_BACK_MAX: usize = 16;
+/// How long a fence stands: far longer than a proposal can be on its way.
+pub const ETCD_FENCE_TTL: Duration = Duration::from_secs(600);
+/// Requests for the current revision that wait for one answer.
+pub const ETCD_CURRENT_WAITING_MAX: usize = 65_536;
+/// How long a watch waits for a revision to come by itself before it asks for progress: events are
+/// there within a millisecond or two.
+pub const ETCD_NUDGE_FIRST: Duration = Duration::from_millis(5);
+/// Between two requests for progress.
+pub const ETCD_NUDGE_AGAIN: Duration = Duration::from_millis(100);
+/// Requests for progress without an answer after which another member is watched: 2 s.
+pub const ETCD_NUDGES_MAX: usize = 20;
+/// Objects of a time to live that share a lease, and for how long new ones are put on it.
+pub const ETCD_LEASE_OBJECTS_MAX: usize = 1000;
+/// See [`ETCD_LEASE_OBJECTS_MAX`].
+pub const ETCD_LEASE_REUSE: Duration = Duration::from_secs(60);

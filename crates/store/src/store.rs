@@ -11,13 +11,22 @@ use crate::{CommitError, Committed, Event, ResourceName, StoreError, Value, Writ
 /// A future on the heap.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The events of a watch, in batches and in the order of their revisions. It ends only with an error,
-/// which is its last item.
-pub type Events = Pin<Box<dyn Stream<Item = Result<Vec<Event>, StoreError>> + Send>>;
+/// The events of a watch, in the order of their revisions. It ends only with an error, which is its
+/// last item.
+pub type Events = Pin<Box<dyn Stream<Item = Result<Batch, StoreError>> + Send>>;
+
+/// What a watch tells at a time.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// What happened; nothing if only time went by.
+    pub events: Vec<Event>,
+    /// Everything up to here has been told.
+    pub reached: Revision,
+}
 
 /// Keeps objects of all resources under one revision.
 ///
-/// Every successful write has a revision of its own, one more than that of the write before. An empty
+/// Every successful write has a revision of its own, higher than that of the write before. An empty
 /// store is at revision 1.
 ///
 /// **Nothing reaches a watch, [`current`](Store::current) or an answer before it is durable.**
@@ -44,8 +53,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Each has its own condition, which sees the earlier writes of the call, and its own revision; one
     /// that fails does not hold up the next. The answer comes when the writes are durable and watches
-    /// can see them. The order of calls is the order of revisions. Dropping the future does not take
-    /// the writes back.
+    /// can see them. Dropping the future does not take the writes back.
     fn commit(&self, writes: Vec<Write>) -> BoxFuture<Vec<Result<Committed, CommitError>>>;
 
     /// Everything after a revision, without a gap, for as long as it is polled. From a revision in the
@@ -59,6 +67,11 @@ pub trait Store: Send + Sync + 'static {
     /// from then on, which is later than asked if more was gone already and the newest one if the
     /// revision is in the future.
     fn compact(&self, before: Revision) -> BoxFuture<Result<Revision, StoreError>>;
+
+    /// Does it see to it that what has a time to live goes when that is over?
+    fn expires(&self) -> bool {
+        false
+    }
 
     /// Can it be written to?
     fn health(&self) -> Health;

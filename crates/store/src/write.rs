@@ -1,5 +1,7 @@
 //! What is asked of a store, and what it says has happened.
 
+use std::time::Duration;
+
 use masthead_core::{EventType, Object, ObjectKey, Revision};
 
 use crate::{ResourceName, Value};
@@ -15,17 +17,26 @@ pub struct Write {
     pub condition: Condition,
     /// What is to happen.
     pub op: Op,
+    /// How long the object is to be there; for ever if not said. Only a store that is shared takes
+    /// care of it: see [`Store::expires`](crate::Store::expires).
+    pub ttl: Option<Duration>,
 }
 
 impl Write {
     /// Stores an object under its own key.
     pub fn put(resource: ResourceName, object: Object, condition: Condition) -> Self {
-        Self { resource, key: object.key().clone(), condition, op: Op::Put(object) }
+        Self { resource, key: object.key().clone(), condition, op: Op::Put(object), ttl: None }
     }
 
     /// Removes an object.
     pub fn delete(resource: ResourceName, key: ObjectKey, condition: Condition) -> Self {
-        Self { resource, key, condition, op: Op::Delete }
+        Self { resource, key, condition, op: Op::Delete, ttl: None }
+    }
+
+    /// The object goes by itself after this time, or a little later.
+    pub fn with_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.ttl = ttl;
+        self
     }
 
     /// Bytes that it brings along.

@@ -324,9 +324,9 @@ async fn replay(store: &EmbeddedStore) -> anyhow::Result<f64> {
     let mut watch = store.watch(store.oldest())?;
     let mut position = store.oldest();
     while position < current {
-        let events =
+        let batch =
             poll_fn(|cx| watch.as_mut().poll_next(cx)).await.context("it does not end")??;
-        position = events.last().map_or(position, |event| event.revision);
+        position = batch.reached;
     }
     Ok(milliseconds(start))
 }

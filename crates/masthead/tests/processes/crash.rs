@@ -222,7 +222,7 @@ pub(crate) fn read_log(store: &std::path::Path, from: u64) -> Vec<Record> {
         let maps = Resource::new("", "v1", "configmaps", "ConfigMap", Placed::Namespaced);
         let (mut log, mut reached) = (Vec::new(), Revision(from));
         while reached < current {
-            for event in events.next().await.unwrap().unwrap() {
+            for event in events.next().await.unwrap().unwrap().events {
                 reached = event.revision;
                 if event.resource.as_str() != "configmaps" {
                     continue;

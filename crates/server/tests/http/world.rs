@@ -11,8 +11,9 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use masthead_cache::HistoryLimits;
+use masthead_lab::{Etcd, EtcdOptions, Version};
 use masthead_server::{Config, Limits, MASTERS, READERS, Security, Server, Tokens, User};
-use masthead_store::{EmbeddedStore, MemoryStore, Settings, Store};
+use masthead_store::{EmbeddedStore, EtcdSettings, EtcdStore, MemoryStore, Settings, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,7 +30,39 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: SocketAddr,
     http2: bool,
-    _directory: Option<TempDir>,
+    /// Where the objects are.
+    _place: Place,
+}
+
+/// Where the objects of a world are.
+pub(crate) enum Place {
+    Memory,
+    Directory(TempDir),
+    Etcd(Box<Etcd>),
+}
+
+impl Place {
+    fn directory() -> Self {
+        Self::Directory(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn etcd(version: Version) -> Self {
+        let options = EtcdOptions { version, ..EtcdOptions::default() };
+        Self::Etcd(Box::new(Etcd::start_with(&options)))
+    }
+
+    async fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Directory(it) => {
+                Arc::new(EmbeddedStore::open(it.path(), Settings::default()).unwrap())
+            }
+            Self::Etcd(etcd) => {
+                let settings = EtcdSettings::new([etcd.endpoint()]);
+                Arc::new(EtcdStore::open(settings).await.unwrap())
+            }
+        }
+    }
 }
 
 /// Runs a test against every store over every version of HTTP, side by side.
@@ -40,18 +73,21 @@ pub(crate) fn everywhere(test: &impl AsyncFn(&World)) {
 /// The same with caches that keep another amount of history.
 pub(crate) fn everywhere_with(history: HistoryLimits, test: &impl AsyncFn(&World)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let run = async |name, embedded, http2| {
-        let (world, server) = World::start(name, history, embedded, http2).await;
+    let run = async |name, place, http2| {
+        let config = Config { history, ..config(Limits::default()) };
+        let (world, server) = World::of(name, config, place, http2).await;
         world.namespace("shop").await;
         test(&world).await;
         server.shutdown().await;
     };
     runtime.block_on(async {
         tokio::join!(
-            run("memory, HTTP/1.1", false, false),
-            run("memory, HTTP/2", false, true),
-            run("embedded, HTTP/1.1", true, false),
-            run("embedded, HTTP/2", true, true),
+            run("memory, HTTP/1.1", Place::Memory, false),
+            run("memory, HTTP/2", Place::Memory, true),
+            run("embedded, HTTP/1.1", Place::directory(), false),
+            run("embedded, HTTP/2", Place::directory(), true),
+            run("etcd, HTTP/1.1", Place::etcd(Version::Current), false),
+            run("etcd 3.4, HTTP/2", Place::etcd(Version::Debian34), true),
         )
     });
 }
@@ -134,38 +170,24 @@ impl Answer {
 }
 
 impl World {
-    async fn start(
-        name: &'static str,
-        history: HistoryLimits,
-        embedded: bool,
-        http2: bool,
-    ) -> (Self, Server) {
-        let directory = embedded.then(|| tempfile::tempdir().unwrap());
-        let config = Config { history, ..config(Limits::default()) };
-        Self::of(name, config, directory, http2).await
-    }
-
     /// A server with these limits, its objects in memory, spoken to over HTTP/1.1 or HTTP/2.
     pub(crate) async fn limited(limits: Limits, http2: bool) -> (Self, Server) {
-        let (world, server) = Self::of("limited", config(limits), None, http2).await;
+        let (world, server) = Self::of("limited", config(limits), Place::Memory, http2).await;
         world.namespace("shop").await;
         (world, server)
     }
 
-    async fn of(
+    pub(crate) async fn of(
         name: &'static str,
         config: Config,
-        directory: Option<TempDir>,
+        place: Place,
         http2: bool,
     ) -> (Self, Server) {
-        let store: Arc<dyn Store> = match &directory {
-            None => Arc::new(MemoryStore::new()),
-            Some(it) => Arc::new(EmbeddedStore::open(it.path(), Settings::default()).unwrap()),
-        };
+        let store = place.store().await;
         let server = Server::start(config, store.clone()).await.unwrap();
         server.ready().await;
         let address = server.address();
-        (Self { name, store, address, http2, _directory: directory }, server)
+        (Self { name, store, address, http2, _place: place }, server)
     }
 
     /// Goes on with another server on the same store.

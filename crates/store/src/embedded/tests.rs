@@ -95,9 +95,8 @@ fn a_failing_disk_makes_the_store_read_only(broken: Broken) {
     assert!(matches!(store.health(), Health::ReadOnly { why } if why.contains("no more room")));
     assert_eq!(block_on(store.current()).unwrap(), Revision(2));
     assert!(get(&store, "before").is_some() && get(&store, "lost").is_none());
-    let events =
-        block_on(std::future::poll_fn(|cx| watch.as_mut().poll_next(cx))).unwrap().unwrap();
-    assert_eq!(events.iter().map(|event| event.revision.0).collect::<Vec<_>>(), [2]);
+    let batch = block_on(std::future::poll_fn(|cx| watch.as_mut().poll_next(cx))).unwrap().unwrap();
+    assert_eq!(batch.events.iter().map(|event| event.revision.0).collect::<Vec<_>>(), [2]);
     assert!(block_on(store.compact(Revision(2))).is_err(), "nothing is written any more");
 
     drop(store);

@@ -10,17 +10,18 @@ on_every_store! {
     an_empty_store_is_at_revision_1
     conditions_see_the_earlier_writes_of_their_call
     a_write_that_fails_does_not_hold_up_the_next
-    calls_get_their_revisions_in_the_order_they_were_made
     deleting_what_is_not_there_is_a_conflict_whatever_the_condition
-    a_dropped_answer_does_not_take_the_write_back
     a_call_may_have_so_many_writes_and_no_more
+    |
+    calls_get_their_revisions_in_the_order_they_were_made
+    a_dropped_answer_does_not_take_the_write_back
     a_call_may_have_so_many_bytes_and_no_more
 }
 
 async fn an_empty_store_is_at_revision_1(mut lab: Lab) {
     assert_eq!(lab.store.current().await.unwrap(), Revision(1));
     assert_eq!(lab.store.oldest(), Revision(1));
-    lab.reopen();
+    lab.reopen().await;
     assert_eq!(lab.store.current().await.unwrap(), Revision(1));
     assert_eq!(commit(&*lab.store, put("a", "", Condition::Absent)).await, Revision(2));
 }

@@ -4,9 +4,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use masthead_core::{Object, ObjectKey, Resource, Revision, Scope};
+use masthead_lab::{Etcd, EtcdOptions, Version};
 use masthead_store::{
-    Condition, EmbeddedStore, Event, Events, MemoryStore, ResourceName, Settings, Store,
-    StoreError, Write,
+    Condition, EmbeddedStore, EtcdSettings, EtcdStore, Event, Events, MemoryStore, ResourceName,
+    Settings, Store, StoreError, Write,
 };
 use tempfile::TempDir;
 
@@ -14,11 +15,12 @@ use tempfile::TempDir;
 pub(crate) struct Lab {
     pub(crate) store: Arc<dyn Store>,
     disk: Option<(TempDir, Settings)>,
+    etcd: Option<Etcd>,
 }
 
 impl Lab {
     pub(crate) fn memory() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), disk: None }
+        Self { store: Arc::new(MemoryStore::new()), disk: None, etcd: None }
     }
 
     pub(crate) fn embedded() -> Self {
@@ -33,16 +35,35 @@ impl Lab {
     pub(crate) fn embedded_with(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(EmbeddedStore::open(dir.path(), settings.clone()).unwrap());
-        Self { store, disk: Some((dir, settings)) }
+        Self { store, disk: Some((dir, settings)), etcd: None }
+    }
+
+    /// In an etcd of its own.
+    pub(crate) async fn etcd(version: Version) -> Self {
+        let etcd = Etcd::start_with(&EtcdOptions { version, ..EtcdOptions::default() });
+        let store = Arc::new(open(&etcd).await);
+        Self { store, disk: None, etcd: Some(etcd) }
+    }
+
+    /// Are writes decided in the order in which they were given?
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.etcd.is_none()
     }
 
     /// Closes and opens it, if it outlives that. Nobody else may hold the store.
-    pub(crate) fn reopen(&mut self) {
+    pub(crate) async fn reopen(&mut self) {
+        if let Some(etcd) = &self.etcd {
+            self.store = Arc::new(open(etcd).await);
+        }
         if let Some((dir, settings)) = &self.disk {
             self.store = Arc::new(MemoryStore::new());
             self.store = Arc::new(EmbeddedStore::open(dir.path(), settings.clone()).unwrap());
         }
     }
+}
+
+async fn open(etcd: &Etcd) -> EtcdStore {
+    EtcdStore::open(EtcdSettings::new([etcd.endpoint()])).await.unwrap()
 }
 
 /// Two kinds of which one's name is the beginning of the other's.
@@ -97,8 +118,15 @@ pub(crate) async fn commit(store: &dyn Store, write: Write) -> Revision {
     store.commit(vec![write]).await.remove(0).unwrap().revision
 }
 
+/// What a watch tells next; that only time went by is passed over.
 pub(crate) async fn next(events: &mut Events) -> Option<Result<Vec<Event>, StoreError>> {
-    poll_fn(|cx| events.as_mut().poll_next(cx)).await
+    loop {
+        match poll_fn(|cx| events.as_mut().poll_next(cx)).await? {
+            Ok(batch) if batch.events.is_empty() => {}
+            Ok(batch) => return Some(Ok(batch.events)),
+            Err(error) => return Some(Err(error)),
+        }
+    }
 }
 
 /// The events of a watch up to a revision, which there has to be.
@@ -114,8 +142,29 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Makes a test of each function for each store.
+/// Makes a test of each function for each store; those after the line for each of one process only.
 macro_rules! on_every_store {
+    ($($name:ident)* $(| $($local:ident)*)?) => {
+        crate::lab::on_stores_of_one_process! { $($name)* $($($local)*)? }
+        mod etcd {
+            $(#[test] fn $name() {
+                crate::lab::block_on(async {
+                    super::$name(crate::lab::Lab::etcd(masthead_lab::Version::Current).await).await;
+                });
+            })*
+        }
+        mod etcd_3_4 {
+            $(#[test] fn $name() {
+                crate::lab::block_on(async {
+                    super::$name(crate::lab::Lab::etcd(masthead_lab::Version::Debian34).await).await;
+                });
+            })*
+        }
+    };
+}
+pub(crate) use on_every_store;
+
+macro_rules! on_stores_of_one_process {
     ($($name:ident)*) => {
         mod memory {
             $(#[test] fn $name() { crate::lab::block_on(super::$name(crate::lab::Lab::memory())); })*
@@ -128,4 +177,4 @@ macro_rules! on_every_store {
         }
     };
 }
-pub(crate) use on_every_store;
+pub(crate) use on_stores_of_one_process;

@@ -70,9 +70,14 @@ pub(crate) async fn run(mut lab: Lab, steps: &[Step]) {
         steps.iter().chain([&Step::Audit { page: 2 }, &Step::Reopen, &Step::Audit { page: 9 }])
     {
         match step {
-            Step::Commit(calls) => commit(&*lab.store, &mut model, calls).await,
+            Step::Commit(calls) if lab.is_ordered() => commit(&*lab.store, &mut model, calls).await,
+            Step::Commit(calls) => {
+                for write in calls.iter().flatten() {
+                    commit(&*lab.store, &mut model, &[vec![write.clone()]]).await;
+                }
+            }
             Step::Compact(eighths) => compact(&*lab.store, &mut model, *eighths).await,
-            Step::Reopen => lab.reopen(),
+            Step::Reopen => lab.reopen().await,
             Step::Audit { page } => audit(&*lab.store, &model, *page).await,
         }
     }

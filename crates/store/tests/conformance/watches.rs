@@ -26,7 +26,7 @@ async fn a_watch_replays_and_goes_on_live_without_gap_or_duplicate(mut lab: Lab)
     for at in 0..300 {
         commit(&*lab.store, put(&format!("old{at}"), "", Condition::Absent)).await;
     }
-    lab.reopen();
+    lab.reopen().await;
     let end = Revision(lab.store.current().await.unwrap().0 + (WRITERS * EACH) as u64);
     let writers: Vec<_> = (0..WRITERS).map(|it| write_in_a_thread(&lab.store, it, EACH)).collect();
     for from in [1, 150, 301, 305, 500] {
@@ -121,13 +121,13 @@ async fn batches_are_bounded(mut lab: Lab) {
         }
         assert_eq!(count, total);
         drop(watch);
-        lab.reopen();
+        lab.reopen().await;
     }
 }
 
 async fn an_event_of_a_delete_has_the_last_state_at_the_revision_of_the_delete(mut lab: Lab) {
     commit(&*lab.store, put("a", "last words", Condition::Any)).await;
-    lab.reopen();
+    lab.reopen().await;
     let revision = lab.store.current().await.unwrap();
     let results = lab.store.commit(vec![delete("a", Condition::At(revision))]).await;
     let committed = results[0].as_ref().unwrap();

@@ -6,7 +6,7 @@ use std::hash::BuildHasher as _;
 use std::path::Path;
 
 use masthead_core::{ObjectKey, Revision};
-use masthead_store::{EmbeddedStore, Event, Op, Range, Store};
+use masthead_store::{EmbeddedStore, Op, Range, Store};
 
 use crate::child::{Acknowledged, WRITERS, block_on, lines, pods, settings, start, write};
 
@@ -101,8 +101,7 @@ fn check_log(store: &EmbeddedStore, oldest: Revision, current: Revision) {
     let mut seen = oldest;
     while seen < current {
         let next = std::future::poll_fn(|cx| watch.as_mut().poll_next(cx));
-        let events: Vec<Event> = block_on(next).unwrap().unwrap();
-        for event in events {
+        for event in block_on(next).unwrap().unwrap().events {
             assert_eq!(event.revision, seen.next(), "a gap in the log");
             seen = event.revision;
         }
