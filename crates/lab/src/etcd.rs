@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::ports::free_port;
@@ -97,9 +98,11 @@ impl Etcd {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// What it has written to its log.
+    /// The end of what it has written to its log.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(20).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
     /// Starts the process.
@@ -160,7 +163,9 @@ impl Etcd {
         if self.options.tls.is_some() {
             return TcpStream::connect(("127.0.0.1", self.client_port)).is_ok();
         }
-        get(self.client_port, "/health").is_some_and(|body| body.contains("true"))
+        // Out of space it is not healthy by its own word, and answers all the same.
+        let is_up = |body: String| body.contains("true") || body.contains("ALARM");
+        get(self.client_port, "/health").is_some_and(is_up)
     }
 
     /// The sum of a metric of this name, over its labels.
@@ -181,6 +186,43 @@ impl Etcd {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// SIGSTOP: it stays where it is and says nothing.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("is a pid");
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Starts it again with as much room as it wants.
+    pub fn restart_without_quota(&mut self) {
+        self.options.quota_bytes = None;
+        self.restart();
+    }
+
+    /// Takes back its alarms, as `etcdctl alarm disarm` does.
+    pub fn disarm(&self) {
+        let alarms = self.post("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
+        let member = alarms.split(r#""memberID":""#).nth(1).and_then(|rest| rest.split('"').next());
+        let member = member.unwrap_or_else(|| panic!("no alarm: {alarms}"));
+        let body = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+        self.post("/v3/maintenance/alarm", &body);
+    }
+
+    /// Calls a method of etcd's API over its JSON gateway.
+    pub fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}");
+        exchange(self.client_port, &format!("{head}\r\n\r\n{body}")).expect("etcd answers")
     }
 
     /// Starts it again where it was, and waits until it answers.
@@ -231,9 +273,13 @@ fn copy(from: &Path, to: &Path) {
 
 /// The body of a page over plain HTTP; none if nobody answers.
 fn get(port: u16, path: &str) -> Option<String> {
+    exchange(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+}
+
+fn exchange(port: u16, request: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())

@@ -8,8 +8,10 @@ mod cluster;
 mod etcd;
 mod ports;
 mod program;
+mod proxy;
 
 pub use cluster::EtcdCluster;
 pub use etcd::{Etcd, EtcdOptions};
 pub use ports::free_port;
 pub use program::Version;
+pub use proxy::{Mode, Proxy};

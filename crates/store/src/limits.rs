@@ -129,7 +129,8 @@ pub const ETCD_NUDGE_FIRST: Duration = Duration::from_millis(5);
 pub const ETCD_NUDGE_AGAIN: Duration = Duration::from_millis(100);
 /// Requests for progress without an answer after which another member is watched: 2 s.
 pub const ETCD_NUDGES_MAX: usize = 20;
-/// Objects of a time to live that share a lease, and for how long new ones are put on it.
+/// Objects of a time to live that share a lease.
 pub const ETCD_LEASE_OBJECTS_MAX: usize = 1000;
-/// See [`ETCD_LEASE_OBJECTS_MAX`].
-pub const ETCD_LEASE_REUSE: Duration = Duration::from_secs(60);
+/// New objects are put on a lease for this part of its time: an event of an hour may stay a minute
+/// longer.
+pub const ETCD_LEASE_REUSE_PART: u32 = 60;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::cluster::Fault;
 use super::messages::LeaseGrantRequest;
-use crate::limits::{ETCD_LEASE_OBJECTS_MAX, ETCD_LEASE_REUSE};
+use crate::limits::{ETCD_LEASE_OBJECTS_MAX, ETCD_LEASE_REUSE_PART};
 
 /// The lease that new objects are put on. Several share one, as each costs etcd as much as an object.
 #[derive(Default)]
@@ -34,20 +34,21 @@ impl Leases {
 }
 
 impl Shared {
-    /// A lease that lasts at least so long, and at most [`ETCD_LEASE_REUSE`] longer.
+    /// A lease that lasts at least so long, and at most a part of [`ETCD_LEASE_REUSE_PART`] longer.
     pub(super) async fn lease(&self, ttl: Duration) -> Result<i64, Fault> {
         let mut recent = self.leases.recent.lock().await;
         if let Some(lease) = &mut *recent
             && lease.ttl == ttl
-            && lease.since.elapsed() < ETCD_LEASE_REUSE
+            && lease.since.elapsed() < ttl / ETCD_LEASE_REUSE_PART
             && lease.objects < ETCD_LEASE_OBJECTS_MAX
         {
             lease.objects += 1;
             return Ok(lease.id);
         }
         let since = Instant::now();
-        let seconds = (ttl + ETCD_LEASE_REUSE).as_secs();
-        let ttl_seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let seconds = (ttl + ttl / ETCD_LEASE_REUSE_PART).as_secs_f64().ceil();
+        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+        let ttl_seconds = seconds as i64;
         let id = self.cluster.ask(LeaseGrantRequest { ttl_seconds }).await?.id;
         *recent = Some(Lease { id, ttl, since, objects: 1 });
         Ok(id)
