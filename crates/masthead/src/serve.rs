@@ -136,6 +136,9 @@ struct LimitArguments {
     /// How long a request may take, watches and the sending of lists aside
     #[arg(long, env = "MASTHEAD_REQUEST_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "60s")]
     request_timeout: Duration,
+    /// How long events stay after they were last written; with --store etcd only
+    #[arg(long, env = "MASTHEAD_EVENT_TTL", value_name = "TIME", value_parser = duration, default_value = "1h")]
+    event_ttl: Duration,
     /// An answer whose bytes do not move for this long is reset
     #[arg(long, env = "MASTHEAD_STALL_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "30s")]
     stall_timeout: Duration,
@@ -159,6 +162,8 @@ impl LimitArguments {
             request_timeout: self.request_timeout,
             stall_timeout: self.stall_timeout,
             streams_per_connection: self.max_streams_per_connection,
+            handover: Duration::ZERO,
+            event_ttl: self.event_ttl,
         }
     }
 }
@@ -227,7 +232,10 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
         bytes: arguments.keep_bytes,
         ..HistoryLimits::default()
     };
-    let limits = arguments.limits.limits();
+    let mut limits = arguments.limits.limits();
+    if arguments.store == StoreKind::Etcd {
+        limits.handover = arguments.etcd.handover();
+    }
     let store = open_store(arguments, &directory).await?;
     let config = Config { listen: arguments.listen, security, tokens, limits, history };
     let mut stop = signal(SignalKind::interrupt())?;

@@ -25,7 +25,7 @@ use crate::catalog::Catalog;
 use crate::discovery;
 use crate::document::{self, Document, Format, Members};
 use crate::feed::Feed;
-use crate::flights::{Connection, Flights};
+use crate::flights::{Connection, Flights, spread_retry};
 use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits};
 use crate::listing::{ListStream, Listed};
 use crate::metrics::{Metrics, RequestLabels, resident_bytes};
@@ -137,10 +137,11 @@ impl App {
         if peer.refused {
             let limit = self.limits.connections;
             let why = format!("{limit} connections are open, which is the limit (max-connections)");
-            return Err(Status::too_many_requests(why, 5));
+            return Err(Status::too_many_requests(why, spread_retry(5)));
         }
         if let "/livez" | "/readyz" | "/healthz" = uri.path().trim_end_matches('/') {
-            return self.health(uri.path().trim_matches('/'), uri.query().unwrap_or_default());
+            let (path, query) = (uri.path().trim_matches('/'), uri.query().unwrap_or_default());
+            return self.health(path, query).await;
         }
         let user = authenticate(request.headers(), peer.certificate.as_ref(), &self.tokens)?;
         let kinds = self.catalog.now();
@@ -153,7 +154,7 @@ impl App {
                     let why = format!("{} is not served here", request.method());
                     return Err(Status::with(405, Reason::MethodNotAllowed, why));
                 }
-                return self.document(other?, request.headers());
+                return self.document(other?, request.headers()).await;
             }
         };
         let resource = &target.kind.resource;
@@ -202,7 +203,7 @@ impl App {
     }
 
     /// What is no object.
-    fn document(&self, route: Route, headers: &http::HeaderMap) -> Answer {
+    async fn document(&self, route: Route, headers: &http::HeaderMap) -> Answer {
         let kinds = self.catalog.now();
         let value = match route {
             Route::Version => discovery::version(),
@@ -216,7 +217,7 @@ impl App {
             Route::GroupVersion(group, version) => discovery::resources(&kinds, &group, &version)?,
             Route::OpenApi(None) => discovery::openapi_index(&kinds),
             Route::OpenApi(Some(path)) => discovery::openapi_document(&kinds, &path)?,
-            Route::Health(check) => return self.health(&check, ""),
+            Route::Health(check) => return self.health(&check, "").await,
             Route::Resource(_) => return Err(Status::no_such_path()),
         };
         let encoding = negotiate::accept(headers, false)?;
@@ -227,7 +228,7 @@ impl App {
     }
 
     /// Is the server alive; is it able to answer?
-    fn health(&self, check: &str, query: &str) -> Answer {
+    async fn health(&self, check: &str, query: &str) -> Answer {
         let (filled, replayed) = (self.reads.is_ready(), self.feed.is_replayed());
         let mut checks = vec![("ping", true, String::new())];
         if check != "livez" {
@@ -235,6 +236,8 @@ impl App {
             checks.push(("replay", replayed, "the kept history is being replayed".to_owned()));
             let begun = *self.begun.borrow();
             checks.push(("namespaces", begun, "default namespaces are being made".to_owned()));
+            let lag = if filled && replayed { self.reads.lag().await } else { None };
+            checks.push(("store", lag.is_none(), lag.unwrap_or_default()));
         }
         let failed = checks.iter().any(|(_, fine, _)| !fine);
         let code = if failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };

@@ -377,7 +377,14 @@ impl Flights {
 
     /// Ends all watches; lists go on.
     pub(crate) fn end_all(&self) {
-        self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Shutdown));
+        self.end_part(0, 1);
+    }
+
+    /// Ends one part of all watches.
+    pub(crate) fn end_part(&self, part: u32, parts: u32) {
+        let all = self.all.lock();
+        let of_it = all.iter().skip(part as usize).step_by(parts as usize).flatten();
+        of_it.for_each(|flight| flight.end(Ending::Shutdown));
     }
 
     /// Ends all watches with the word that what they know does not hold any more.
@@ -404,8 +411,13 @@ fn take(counter: &AtomicUsize, limit: usize, flag: &str, place: &str) -> Result<
     taken.map(|_| ()).map_err(|_| too_many_watches(limit, flag, place))
 }
 
+/// So many seconds or up to twice as many: those who are sent away together do not come back together.
+pub(crate) fn spread_retry(seconds: u32) -> u32 {
+    seconds + getrandom::u32().unwrap_or(0) % (seconds + 1)
+}
+
 fn too_many_watches(limit: usize, flag: &str, place: &str) -> Status {
     let message =
         format!("{limit} watches are open {place}, which is the limit ({flag}); close some first");
-    Status::with(429, Reason::TooManyRequests, message).with_retry_after(5)
+    Status::with(429, Reason::TooManyRequests, message).with_retry_after(spread_retry(5))
 }

@@ -35,6 +35,11 @@ pub struct Limits {
     pub stall_timeout: Duration,
     /// Streams that one HTTP/2 connection may have open.
     pub streams_per_connection: u32,
+    /// How long a stopping server takes to end its watches, so that not all of their clients come to
+    /// the others at once; at most half of [`SHUTDOWN_GRACE`].
+    pub handover: Duration,
+    /// How long an event stays after it was last written, where the store can see to it.
+    pub event_ttl: Duration,
 }
 
 impl Default for Limits {
@@ -59,6 +64,9 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             streams_per_connection: 1000,
+            handover: Duration::ZERO,
+            // As in Kubernetes.
+            event_ttl: Duration::from_secs(3600),
         }
     }
 }
@@ -123,6 +131,10 @@ pub(crate) const DELETE_GROUP: usize = 256;
 pub const CUSTOM_RESOURCES_MAX: usize = 1000;
 /// How long a new definition may take to be served before its creation is answered all the same.
 pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(5);
+/// Parts in which watches are ended over the time of a hand-over.
+pub(crate) const HANDOVER_PARTS: u32 = 50;
+/// How long a readiness check waits for the store to answer and for the caches to have what it has.
+pub(crate) const READY_WAIT: Duration = Duration::from_secs(2);
 /// How long connections have at a graceful shutdown before they are cut.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 /// Bearer tokens that a server knows.

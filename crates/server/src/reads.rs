@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::authn::User;
 use crate::authz::Authorized;
 use crate::flights::{Connection, Flights};
-use crate::limits::{FRESH_WAIT, SELECTIVE_WATCH_BYTES, WATCH_TIMEOUT_MIN};
+use crate::limits::{FRESH_WAIT, READY_WAIT, SELECTIVE_WATCH_BYTES, WATCH_TIMEOUT_MIN};
 use crate::metrics::WatchCounters;
 use crate::route::Target;
 use crate::watching::{Start, WatchStream};
@@ -114,17 +114,23 @@ impl Reads {
         Ok(served.clone())
     }
 
-    /// Waits until all caches have what the store has now, or for as long as a read would.
-    pub(crate) async fn catch_up(&self) {
-        let Ok(current) = self.current().await else { return };
-        let caches = self.caches.load_full();
+    /// Waits until all caches have what the store has now. If the store is gone, they do not get there.
+    pub(crate) async fn catch_up(&self, patience: Duration) -> Result<(), Status> {
+        let behind = |_| Status::unavailable("the caches do not get what the store has");
         let all = async {
-            for served in caches.values() {
+            let current = self.current().await?;
+            for served in self.caches.load_full().values() {
                 served.cache.wait_for(current).await;
             }
+            Ok(())
         };
-        // If the store is gone, they do not get there.
-        let _ = timeout(FRESH_WAIT, all).await;
+        timeout(patience, all).await.map_err(behind)?
+    }
+
+    /// What is wrong if the caches do not keep up with the store.
+    pub(crate) async fn lag(&self) -> Option<String> {
+        let lagging = self.catch_up(READY_WAIT).await.err()?;
+        Some(lagging.message().to_owned())
     }
 
     /// The store's newest revision.

@@ -22,7 +22,10 @@ use crate::definitions;
 use crate::feed::Feed;
 use crate::flights::{Clock, Flights};
 use crate::housekeeping::Housekeeping;
-use crate::limits::{CUSTOM_RESOURCES_MAX, DEFINITIONS_PAGE, Limits, READY_POLL};
+use crate::limits::{
+    CUSTOM_RESOURCES_MAX, DEFINITIONS_PAGE, FRESH_WAIT, HANDOVER_PARTS, Limits, READY_POLL,
+    SHUTDOWN_GRACE,
+};
 use crate::metrics::{Metrics, WatchCounters};
 use crate::reads::Reads;
 use crate::resources::Kind;
@@ -109,7 +112,8 @@ impl Server {
         let flights = Flights::new(limits.clone());
         let reads = Arc::new(Reads::new(store.clone(), flights.clone()));
         open_caches(&catalog, &feed, &reads);
-        let writes = Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone()));
+        let writes =
+            Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone(), limits.event_ttl));
         let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
         let (defined, defined_up_to) = watch::channel(0);
         let (begins, begun) = watch::channel(false);
@@ -164,7 +168,16 @@ impl Server {
     pub async fn shutdown(self) {
         info!(watches = self.watches(), "shutting down");
         self.down.send_replace(true);
-        self.app.reads.catch_up().await;
+        if let Err(status) = self.app.reads.catch_up(FRESH_WAIT).await {
+            warn!(error = status.message(), "watches end without what was written last");
+        }
+        let handover = self.app.limits.handover.min(SHUTDOWN_GRACE / 2);
+        if !handover.is_zero() {
+            for part in 0..HANDOVER_PARTS {
+                self.app.flights.end_part(part, HANDOVER_PARTS);
+                sleep(handover / HANDOVER_PARTS).await;
+            }
+        }
         self.app.flights.end_all();
         let _ = self.serving.await;
         self.tasks.iter().for_each(JoinHandle::abort);

@@ -2,6 +2,7 @@
 //! still the newest (W32–W39).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use masthead_core::{Freshness, ListOptions, Object, Reason, Status, StatusCause};
 use masthead_store::{CommitError, Committed, Condition, Store, Write};
@@ -23,6 +24,7 @@ pub(crate) struct Writes {
     reads: Arc<Reads>,
     store: Arc<dyn Store>,
     catalog: Arc<Catalog>,
+    event_ttl: Duration,
 }
 
 /// What became of an object.
@@ -101,8 +103,20 @@ impl Preconditions {
 }
 
 impl Writes {
-    pub(crate) fn new(reads: Arc<Reads>, store: Arc<dyn Store>, catalog: Arc<Catalog>) -> Self {
-        Self { reads, store, catalog }
+    pub(crate) fn new(
+        reads: Arc<Reads>,
+        store: Arc<dyn Store>,
+        catalog: Arc<Catalog>,
+        event_ttl: Duration,
+    ) -> Self {
+        Self { reads, store, catalog, event_ttl }
+    }
+
+    /// How long an object of a kind stays.
+    fn ttl(&self, kind: &Kind) -> Option<Duration> {
+        let event = matches!(kind.resource.group(), "" | "events.k8s.io")
+            && kind.resource.plural() == "events";
+        event.then_some(self.event_ttl)
     }
 
     /// Stores a new object.
@@ -159,6 +173,7 @@ impl Writes {
         }
         let object = document::object(kind, &members)?;
         let write = Write::put((&kind.resource).into(), object, Condition::Absent);
+        let write = write.with_ttl(self.ttl(kind));
         match self.commit(write).await {
             Ok(committed) => Ok(value_of(kind, &committed)?),
             Err(CommitError::Conflict { .. }) => Err(Creating::Taken),
@@ -336,7 +351,7 @@ impl Writes {
                     if dry_run {
                         return Ok(Changed::Put(object));
                     }
-                    Write::put(name, object, condition)
+                    Write::put(name, object, condition).with_ttl(self.ttl(kind))
                 }
             };
             let deletes = matches!(write.op, masthead_store::Op::Delete);

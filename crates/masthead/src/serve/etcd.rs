@@ -1,10 +1,13 @@
 //! How `masthead serve` reaches etcd.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use masthead_store::EtcdSettings;
+
+use super::values::duration;
 
 /// What goes with `--store etcd`.
 #[derive(Args)]
@@ -37,9 +40,17 @@ pub(super) struct EtcdArguments {
     /// File with the password of that user; a line break at its end does not count
     #[arg(long, env = "MASTHEAD_ETCD_PASSWORD_FILE", value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
+    /// Time over which a stopping server ends its watches, so that their clients do not all come to
+    /// the other servers at once; at most 5s
+    #[arg(long, env = "MASTHEAD_HANDOVER", value_name = "TIME", value_parser = duration, default_value = "3s")]
+    handover: Duration,
 }
 
 impl EtcdArguments {
+    pub(super) fn handover(&self) -> Duration {
+        self.handover
+    }
+
     pub(super) fn settings(&self) -> anyhow::Result<EtcdSettings> {
         let mut settings = EtcdSettings::new(&self.etcd_endpoints).prefix(&self.etcd_prefix);
         if let Some(authority) = &self.etcd_ca {

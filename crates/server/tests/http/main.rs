@@ -9,6 +9,7 @@ mod encodings;
 mod hostile;
 mod limits;
 mod paging;
+mod replicas;
 mod requests;
 mod restarts;
 mod security;

@@ -190,6 +190,14 @@ impl World {
         (Self { name, store, address, http2, _place: place }, server)
     }
 
+    /// A server on a store of the test's own, spoken to over HTTP/1.1.
+    pub(crate) async fn on(store: Arc<dyn Store>, limits: Limits) -> (Self, Server) {
+        let server = Server::start(config(limits), store.clone()).await.unwrap();
+        timeout(PATIENCE, server.ready()).await.expect("it starts");
+        let (address, _place) = (server.address(), Place::Memory);
+        (Self { name: "replica", store, address, http2: false, _place }, server)
+    }
+
     /// Goes on with another server on the same store.
     pub(crate) async fn restart(&mut self, server: Server) -> Server {
         server.shutdown().await;
