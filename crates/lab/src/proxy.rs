@@ -1,8 +1,9 @@
 //! A link that can be cut.
 
+use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a link does with bytes.
@@ -30,25 +31,31 @@ pub struct Proxy {
 struct Shared {
     mode: AtomicU8,
     stop: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    /// Both ends of each connection.
+    open: Mutex<HashMap<u64, [TcpStream; 2]>>,
+    next: AtomicU64,
 }
 
 impl Proxy {
     /// A link to a port of this machine.
     pub fn to(server: u16) -> Self {
+        Self::to_any(vec![server])
+    }
+
+    /// A balancer: each connection goes to the next of these ports that takes it.
+    pub fn to_any(servers: Vec<u16>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let mode = AtomicU8::new(Mode::Pass as u8);
-        let (stop, open) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { mode, stop, open });
+        let (stop, open, next) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { mode, stop, open, next });
         let accepting = shared.clone();
         std::thread::spawn(move || {
-            for client in listener.incoming() {
+            for (turn, client) in listener.incoming().enumerate() {
                 if accepting.stop.load(Ordering::Acquire) {
                     return;
                 }
-                let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", server)))
-                else {
+                let (Ok(client), Some(server)) = (client, connect(&servers, turn)) else {
                     continue;
                 };
                 if accepting.mode.load(Ordering::Acquire) != Mode::Refuse as u8 {
@@ -76,10 +83,16 @@ impl Proxy {
 
     /// Ends all connections.
     pub fn cut(&self) {
-        for stream in self.shared.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for (_, ends) in self.shared.open.lock().unwrap().drain() {
+            ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
         }
     }
+}
+
+/// The first that takes a connection, beginning with another one each turn.
+fn connect(servers: &[u16], turn: usize) -> Option<TcpStream> {
+    let turns = (0..servers.len()).map(|step| servers[(turn + step) % servers.len()]);
+    turns.into_iter().find_map(|port| TcpStream::connect(("127.0.0.1", port)).ok())
 }
 
 impl Drop for Proxy {
@@ -95,12 +108,16 @@ impl Shared {
     fn join(self: &Arc<Self>, client: &TcpStream, server: &TcpStream) {
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let clone = |stream: &TcpStream| stream.try_clone().unwrap();
-        self.open.lock().unwrap().extend([clone(client), clone(server)]);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().unwrap().insert(number, [clone(client), clone(server)]);
         for (from, to, lost) in
             [(client, server, Mode::LoseRequests), (server, client, Mode::LoseAnswers)]
         {
             let (shared, from, to) = (self.clone(), clone(from), clone(to));
-            std::thread::spawn(move || shared.copy(from, to, lost));
+            std::thread::spawn(move || {
+                shared.copy(from, to, lost);
+                shared.open.lock().unwrap().remove(&number);
+            });
         }
     }
 

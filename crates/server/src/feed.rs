@@ -21,7 +21,7 @@ use masthead_store::{Batch, Event, EventKind, Events, Range, ResourceName, Store
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::catalog::Catalog;
 use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX};
@@ -54,6 +54,8 @@ struct Replay {
     /// Those of them that have not been read at the beginning yet. Whoever comes later, or has to
     /// read again, begins with the present.
     unread: Mutex<HashSet<ResourceName>>,
+    /// The beginning was compacted away before it was told: everything begins with the present.
+    lost: AtomicBool,
     /// Everything from before the start has reached them.
     done: AtomicBool,
 }
@@ -132,6 +134,7 @@ impl Life {
             base: store.oldest(),
             caches: Mutex::default(),
             unread: Mutex::default(),
+            lost: AtomicBool::new(false),
             done: AtomicBool::new(false),
         });
         let (store, catalog, rewound) = (store.clone(), catalog.clone(), rewound.clone());
@@ -161,7 +164,7 @@ struct FromStore {
 impl Upstream for FromStore {
     /// Where following begins: as far back as the store remembers, until that has been replayed.
     fn current(&self) -> BoxFuture<Result<Revision, Failure>> {
-        if !self.replay.done.load(Ordering::Acquire) {
+        if self.replay.is_told() {
             let begin = self.replay.base.max(self.store.oldest());
             return Box::pin(async move { Ok(begin) });
         }
@@ -180,6 +183,7 @@ impl Upstream for FromStore {
             let (at, after) = match &request.at {
                 ListAt::Latest | ListAt::Cached => {
                     let early = replay.unread.lock().remove(&(&resource).into());
+                    let early = early && replay.is_told();
                     let now = store.current().await.map_err(failure)?;
                     (if early { replay.base } else { now }, None)
                 }
@@ -189,7 +193,7 @@ impl Upstream for FromStore {
             let name = ResourceName::from(&resource);
             let limit = request.limit.max(1);
             let range = store.range(Range { resource: name, after, limit, at });
-            let page = range.await.map_err(failure)?;
+            let page = range.await.map_err(|error| replay.failure(error))?;
             let mut answer = Page { resource_version: at.to_string(), ..Page::default() };
             for value in &page.values {
                 meter.add(value.body().len() as u64);
@@ -213,7 +217,7 @@ impl Upstream for FromStore {
         let (store, catalog) = (self.store.clone(), self.catalog.clone());
         let (rewound, replay) = (self.rewound.clone(), self.replay.clone());
         Box::pin(async move {
-            let events = store.watch(from).map_err(failure)?;
+            let events = store.watch(from).map_err(|error| replay.failure(error))?;
             let done = replay.done.load(Ordering::Acquire);
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));
@@ -250,6 +254,20 @@ fn failure(error: StoreError) -> Failure {
 }
 
 impl Replay {
+    /// Is the past being told?
+    fn is_told(&self) -> bool {
+        !self.done.load(Ordering::Acquire) && !self.lost.load(Ordering::Acquire)
+    }
+
+    /// What went wrong. Whoever compacts may do so again before a second try: there is none.
+    fn failure(&self, error: StoreError) -> Failure {
+        if matches!(error, StoreError::Expired { .. }) && self.is_told() {
+            warn!(%error, "the history is not replayed: clients from before have to list again");
+            self.lost.store(true, Ordering::Release);
+        }
+        failure(error)
+    }
+
     /// Resolves when the caches of the start have got to `reached`; when that is the end of the
     /// replay, says that it is done.
     fn keep_pace(self: &Arc<Self>, reached: Revision, until: Revision) -> BoxFuture<()> {
@@ -314,7 +332,7 @@ impl Stream for Following {
                 if matches!(err, StoreError::Rewound) {
                     self.rewound.send_modify(|times| *times += 1);
                 }
-                return Poll::Ready(Some(Err(failure(err))));
+                return Poll::Ready(Some(Err(self.replay.failure(err))));
             }
             Some(Ok(batch)) => batch,
         };

@@ -69,14 +69,14 @@ async fn link(server: SocketAddr, cuts: watch::Sender<u64>) -> SocketAddr {
 
 /// What a handler was told, and what was wrong with it.
 #[derive(Default)]
-struct Told {
-    keys: BTreeMap<String, (String, String)>,
-    wrong: Vec<String>,
-    events: u64,
+pub(crate) struct Told {
+    pub(crate) keys: BTreeMap<String, (String, String)>,
+    pub(crate) wrong: Vec<String>,
+    pub(crate) events: u64,
 }
 
 impl Told {
-    fn hear(&mut self, event: &Event<ConfigMap>) {
+    pub(crate) fn hear(&mut self, event: &Event<ConfigMap>) {
         self.events += 1;
         let key = event.key().to_string();
         let version = |it: &masthead_informer::Entry<ConfigMap>| {
@@ -102,7 +102,7 @@ impl Told {
     }
 }
 
-async fn upstream(address: SocketAddr, token: &str) -> Upstream {
+pub(crate) async fn upstream(address: SocketAddr, token: &str) -> Upstream {
     let mut config = kube_client::Config::new(format!("http://{address}").parse().unwrap());
     config.auth_info.token = Some(token.to_owned().into());
     Upstream::from_config(config, Settings::default()).await.unwrap()
@@ -128,7 +128,7 @@ fn start(directory: &Path, listen: &str) -> Server {
 }
 
 /// The server's own word on what there is.
-fn listed(client: &Client) -> (BTreeMap<String, (String, String)>, u64) {
+pub(crate) fn listed(client: &Client) -> (BTreeMap<String, (String, String)>, u64) {
     let (code, list) = client.ask("GET", MAPS, "").unwrap();
     assert_eq!(code, 200);
     let text =
@@ -140,7 +140,7 @@ fn listed(client: &Client) -> (BTreeMap<String, (String, String)>, u64) {
     (items.collect(), text(&list, "resourceVersion").parse().unwrap())
 }
 
-fn cached(informer: &Informer<ConfigMap>) -> BTreeMap<String, (String, String)> {
+pub(crate) fn cached(informer: &Informer<ConfigMap>) -> BTreeMap<String, (String, String)> {
     let state = informer.lister();
     let entries = state
         .namespace("default")
@@ -150,6 +150,7 @@ fn cached(informer: &Informer<ConfigMap>) -> BTreeMap<String, (String, String)> 
 
 #[test]
 fn an_informer_keeps_its_word_beside_a_server_that_is_killed_cut_off_and_forgetful() {
+    let _alone = crate::alone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.unwrap();

@@ -62,6 +62,12 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     }
 
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
     /// As when the power goes.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -70,8 +76,7 @@ impl Server {
 
     /// As an operator stops it.
     pub(crate) fn terminate(mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("TERM");
         self.child.wait().unwrap()
     }
 }

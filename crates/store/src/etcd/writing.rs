@@ -156,7 +156,7 @@ impl Shared {
     /// Why a write did not happen.
     fn refused(&self, fault: &Fault) -> CommitError {
         if fault.is_full() {
-            let why = "etcd is out of space: compact and defragment it or raise its quota, then \
+            let why = "etcd's quota is used up: compact and defragment it or raise the quota, then \
                        disarm the alarm (etcdctl alarm disarm)";
             self.set_full(Some(why));
             return CommitError::Full { why: why.into() };

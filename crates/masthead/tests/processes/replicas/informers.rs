@@ -1,0 +1,64 @@
+//! Informers that go through the balancer like everybody else.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use masthead_core::Revision;
+use masthead_informer::{Event, Factory, HandlerOptions, Informer};
+use parking_lot::Mutex;
+
+use crate::http::Client;
+use crate::informer::{Told, cached, listed, upstream};
+
+const INFORMERS: usize = 3;
+
+pub(crate) struct Informers {
+    runtime: tokio::runtime::Runtime,
+    all: Vec<(Factory, Informer<ConfigMap>, Arc<Mutex<Told>>)>,
+}
+
+impl Informers {
+    pub(crate) fn start(client: &Client) -> Self {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        let one = || {
+            runtime.block_on(async {
+                let factory = Factory::new(upstream(client.address, &client.token).await);
+                let informer = factory.informer::<ConfigMap>().namespace("default");
+                let informer = informer.build().unwrap();
+                let told = Arc::new(Mutex::new(Told::default()));
+                let hears = told.clone();
+                let handler = move |event: Event<ConfigMap>| {
+                    hears.lock().hear(&event);
+                    async {}
+                };
+                informer.add_handler(&HandlerOptions::default(), handler).unwrap();
+                factory.start();
+                factory.wait_for_sync().await.unwrap();
+                (factory, informer, told)
+            })
+        };
+        let all = (0..INFORMERS).map(|_| one()).collect();
+        Self { runtime, all }
+    }
+
+    /// Each was told right, and has what there is (I1, I3, I4).
+    pub(crate) fn judge(self, client: &Client) {
+        let (state, revision) = listed(client);
+        for (factory, informer, told) in &self.all {
+            let wait = informer.wait_for(Revision(revision), Duration::from_secs(60));
+            let there = self.runtime.block_on(wait);
+            there.unwrap_or_else(|error| panic!("{error}\n{}", factory.report()));
+            assert_eq!(cached(informer), state);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while told.lock().keys != state && Instant::now() < deadline {
+                thread::yield_now();
+            }
+            let told = told.lock();
+            assert_eq!((&told.keys, &told.wrong), (&state, &Vec::new()));
+            assert!(told.events > 20, "{} events", told.events);
+        }
+    }
+}
