@@ -4,11 +4,15 @@ use std::env;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+mod cluster;
+
 const HELP: &str = "\
 cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings
 cargo xtask quick       format, lints and the plain tests
 cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
+cargo xtask cluster up [MASTHEAD]
+                        three etcd members, three servers and a balancer on this machine
 cargo xtask deny        licences and duplicates, if cargo-deny is installed
 ";
 
@@ -84,6 +88,13 @@ fn main() -> ExitCode {
         Some("planted") => run([&PLANTED]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("deny") => deny(),
+        Some("cluster") if env::args().nth(2).as_deref() == Some("up") => {
+            let done = cluster::up(env::args_os().nth(3).map(Into::into));
+            if let Err(error) = &done {
+                say(&format!("the cluster is not up: {error}"));
+            }
+            done.is_ok()
+        }
         _ => {
             say(HELP);
             task.is_none()

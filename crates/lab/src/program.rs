@@ -42,10 +42,12 @@ fn got(name: &str, make: fn(&Path)) -> PathBuf {
     program
 }
 
-/// Beside what cargo builds: the test's own program is in `target/debug/deps`.
+/// Beside what cargo builds: the program that asks is somewhere below `target/debug`.
 fn tools() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(3).unwrap().join("tools")
+    let asking = std::env::current_exe().unwrap();
+    let is_profile = |folder: &&Path| folder.ends_with("debug") || folder.ends_with("release");
+    let profile = asking.ancestors().find(is_profile).expect("cargo has built it");
+    profile.with_file_name("tools")
 }
 
 fn build(program: &Path) {

@@ -55,13 +55,13 @@ fn nothing_is_lost_and_every_watch_resumes_after_kill_9() {
     }
     load.settle(200);
     let relists = load.run.relists();
-    let seen = load.finish();
+    let records = load.finish();
     assert!(server.terminate().success());
     assert_eq!(relists, 0, "every watch could resume");
 
     let log = read_log(&directory.path().join("store"), from);
     let commits = log.len();
-    let (acknowledged, opened) = judge(log, seen);
+    let (acknowledged, opened) = judge(log, records);
     println!(
         "{rounds} rounds: {commits} commits, {acknowledged} acknowledged, {opened} watches opened"
     );

@@ -25,6 +25,7 @@ const AFTERMATH: Duration = Duration::from_secs(5);
 const RELISTS_MAX: u64 = 5;
 
 /// Runs a load through faults and judges what was seen of it.
+#[expect(clippy::print_stdout, reason = "how much a run has shown")]
 fn survive(options: &world::Options, torment: impl FnOnce(&mut World)) -> (u64, usize) {
     let _alone = crate::alone();
     let mut world = World::start(options);

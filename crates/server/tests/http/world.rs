@@ -194,8 +194,9 @@ impl World {
     pub(crate) async fn on(store: Arc<dyn Store>, limits: Limits) -> (Self, Server) {
         let server = Server::start(config(limits), store.clone()).await.unwrap();
         timeout(PATIENCE, server.ready()).await.expect("it starts");
-        let (address, _place) = (server.address(), Place::Memory);
-        (Self { name: "replica", store, address, http2: false, _place }, server)
+        let address = server.address();
+        let world = Self { name: "replica", store, address, http2: false, _place: Place::Memory };
+        (world, server)
     }
 
     /// Goes on with another server on the same store.

@@ -61,12 +61,12 @@ async fn open(herd: &Herd, address: SocketAddr, from: u64) -> std::io::Result<Tc
          authorization: Bearer {token}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await?);
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await?);
     }
-    if !head.starts_with(b"HTTP/1.1 200") {
-        return Err(std::io::Error::other(String::from_utf8_lossy(&head).into_owned()));
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        return Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()));
     }
     Ok(stream)
 }
