@@ -14,6 +14,7 @@ mod place;
 mod pods;
 mod process;
 mod queue;
+mod replicas;
 mod report;
 mod scale;
 mod serve;
@@ -56,6 +57,12 @@ pub(crate) enum Scenario {
   masthead bench serve --pods 10000 --seconds 3
   masthead bench serve -o json | jq .ratio")]
     Serve(serve::ServeArguments),
+    /// One, two and three servers on one etcd: deliveries, processor time and memory
+    #[command(after_help = "Examples:
+  masthead bench replicas                  with the etcd on PATH
+  masthead bench replicas --etcd target/tools/etcd
+  masthead bench replicas -o json | jq .ours")]
+    Replicas(replicas::ReplicasArguments),
     /// As many watches as a large cluster has, each of one node's pods
     #[command(after_help = "Examples:
   masthead bench scale                     20,000 watches over HTTP/1.1, 100,000 over HTTP/2: minutes
@@ -140,6 +147,7 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Fanout(arguments) => fanout::run(&arguments),
         Scenario::List(arguments) => list::run(&arguments),
         Scenario::Serve(arguments) => serve::run(&arguments),
+        Scenario::Replicas(arguments) => replicas::run(&arguments),
         Scenario::Scale(arguments) => scale::run(&arguments),
         Scenario::Sync(arguments) => sync::run(&arguments),
         Scenario::Queue(arguments) => queue::run(&arguments),

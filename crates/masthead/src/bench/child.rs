@@ -12,7 +12,7 @@ use clap::Args;
 use masthead_cache::HistoryLimits;
 use masthead_core::{Object, Resource};
 use masthead_server::{Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User};
-use masthead_store::{Condition, MemoryStore, Store, Write};
+use masthead_store::{Condition, EtcdSettings, EtcdStore, MemoryStore, Store, Write};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
@@ -36,6 +36,12 @@ pub(crate) struct ChildArguments {
     /// Serve TLS
     #[arg(long)]
     tls: bool,
+    /// Keep the pods in this etcd instead of in memory
+    #[arg(long, value_name = "URL")]
+    etcd: Option<String>,
+    /// The pods are there already
+    #[arg(long, requires = "etcd")]
+    join: bool,
     /// No server: bare sockets that are sent the same bytes
     #[arg(long)]
     bare: bool,
@@ -75,7 +81,12 @@ pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
         return bare::run(arguments);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let store = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = match &arguments.etcd {
+        None => Arc::new(MemoryStore::new()),
+        Some(url) => {
+            Arc::new(runtime.block_on(EtcdStore::open(EtcdSettings::new([url.as_str()])))?)
+        }
+    };
     let objects = objects(arguments);
     let (server, hello) = runtime.block_on(start(arguments, store.clone(), &objects))?;
     say(&hello)?;
@@ -107,10 +118,11 @@ fn writes(objects: &[Object], condition: Condition) -> Vec<Write> {
 
 async fn start(
     arguments: &ChildArguments,
-    store: Arc<MemoryStore>,
+    store: Arc<dyn Store>,
     objects: &[Object],
 ) -> anyhow::Result<(Server, Hello)> {
-    for group in writes(objects, Condition::Absent).chunks(FILL) {
+    let missing = if arguments.join { &[] } else { objects };
+    for group in writes(missing, Condition::Absent).chunks(FILL) {
         for result in store.commit(group.to_vec()).await {
             result?;
         }

@@ -71,6 +71,8 @@ pub(super) struct Delivery {
     pub(super) lost: usize,
     /// Processors that the server kept busy.
     pub(super) busy: f64,
+    /// From the first update to the last event.
+    pub(super) seconds: f64,
 }
 
 impl Herd {
@@ -147,26 +149,51 @@ impl Herd {
         rate: u32,
         count: u32,
     ) -> anyhow::Result<Delivery> {
-        let open = served.watches()?;
-        ensure!(open >= self.watches.len(), "{open} of {} watches", self.watches.len());
-        let (before, start) = (served.usage(), Instant::now());
-        let times = block_in_place(|| served.update(rate, count))?;
-        let expected = |it| self.sees.updates(it, times.len()).count();
-        let all: usize = (0..self.watches.len()).map(expected).sum();
+        let (herds, servers) = (std::slice::from_ref(self), std::slice::from_mut(served));
+        Ok(Self::deliver_all(herds, servers, rate, count).await?.remove(0))
+    }
+
+    /// The same with a herd at each of several servers; the first of them updates the pods.
+    pub(super) async fn deliver_all(
+        herds: &[Self],
+        servers: &mut [Served],
+        rate: u32,
+        count: u32,
+    ) -> anyhow::Result<Vec<Delivery>> {
+        for (herd, served) in herds.iter().zip(servers.iter_mut()) {
+            let (open, all) = (served.watches()?, herd.watches.len());
+            ensure!(open >= all, "{open} of {all} watches");
+        }
+        let before: Vec<_> = servers.iter().map(Served::usage).collect();
+        let start = Instant::now();
+        let times = block_in_place(|| servers[0].update(rate, count))?;
         let deadline = Instant::now() + PATIENCE;
+        for herd in herds {
+            herd.wait(times.len(), deadline).await;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let used = before
+            .iter()
+            .zip(servers.iter())
+            .map(|(before, served)| served.usage().processor - before.processor);
+        let judge = |(herd, processor): (&Self, f64)| herd.judge(&times, processor, seconds);
+        Ok(herds.iter().zip(used).map(judge).collect())
+    }
+
+    /// Waits until all events of so many updates have arrived.
+    async fn wait(&self, updates: usize, deadline: Instant) {
+        let expected = |it| self.sees.updates(it, updates).count();
+        let all: usize = (0..self.watches.len()).map(expected).sum();
         while self.events() < all as u64 && Instant::now() < deadline {
             sleep(POLL).await;
         }
-        let processor = served.usage().processor - before.processor;
-        let busy = processor / start.elapsed().as_secs_f64();
-        Ok(self.judge(&times, processor, busy))
     }
 
     fn events(&self) -> u64 {
         self.arrivals.events.load(Ordering::Relaxed)
     }
 
-    fn judge(&self, updates: &[u64], processor: f64, busy: f64) -> Delivery {
+    fn judge(&self, updates: &[u64], processor: f64, seconds: f64) -> Delivery {
         let mut late = Vec::new();
         let mut lost = usize::try_from(self.arrivals.ended.load(Ordering::Relaxed)).unwrap_or(0);
         for (number, watch) in self.watches.iter().enumerate() {
@@ -185,7 +212,8 @@ impl Herd {
             p99: milliseconds(990),
             longest: milliseconds(1000),
             lost,
-            busy,
+            busy: processor / seconds,
+            seconds,
         }
     }
 }

@@ -56,6 +56,16 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn start(side: Side, pods: u32, nodes: u32) -> anyhow::Result<Self> {
+        Self::start_with(side, pods, nodes, &[])
+    }
+
+    /// The same with more arguments for the child.
+    pub(super) fn start_with(
+        side: Side,
+        pods: u32,
+        nodes: u32,
+        more: &[String],
+    ) -> anyhow::Result<Self> {
         let mut arguments: Vec<String> = ["bench", "serve-child"].map(str::to_owned).into();
         arguments.extend([format!("--pods={pods}"), format!("--nodes={nodes}")]);
         match side {
@@ -63,6 +73,7 @@ impl Served {
             Side::Tls => arguments.push("--tls".to_owned()),
             Side::Bare => arguments.push("--bare".to_owned()),
         }
+        arguments.extend_from_slice(more);
         let mut process = Process::start(&arguments)?;
         let input = process.0.stdin.take().context("its input is ours")?;
         let mut output = BufReader::new(process.0.stdout.take().context("its output is ours")?);
