@@ -57,10 +57,10 @@ pub(crate) enum Scenario {
   masthead bench serve --pods 10000 --seconds 3
   masthead bench serve -o json | jq .ratio")]
     Serve(serve::ServeArguments),
-    /// One, two and three servers on one etcd: deliveries, processor time and memory
+    /// Several servers on one etcd: deliveries, processor time and memory
     #[command(after_help = "Examples:
   masthead bench replicas                  with the etcd on PATH
-  masthead bench replicas --etcd target/tools/etcd
+  masthead bench replicas --etcd target/tools/etcd --servers 1,10
   masthead bench replicas -o json | jq .ours")]
     Replicas(replicas::ReplicasArguments),
     /// As many watches as a large cluster has, each of one node's pods

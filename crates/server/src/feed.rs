@@ -138,7 +138,8 @@ impl Life {
             done: AtomicBool::new(false),
         });
         let (store, catalog, rewound) = (store.clone(), catalog.clone(), rewound.clone());
-        let upstream = FromStore { store, catalog, rewound, replay: replay.clone() };
+        let epoch = store.epoch();
+        let upstream = FromStore { store, catalog, rewound, epoch, replay: replay.clone() };
         let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
         Arc::new(Self { mux, replay, drivers: Mutex::default(), follower: OnceLock::new() })
     }
@@ -158,6 +159,8 @@ struct FromStore {
     store: Arc<dyn Store>,
     catalog: Arc<Catalog>,
     rewound: Arc<watch::Sender<u64>>,
+    /// Of the store, when this began.
+    epoch: u64,
     replay: Arc<Replay>,
 }
 
@@ -215,9 +218,14 @@ impl Upstream for FromStore {
     fn watch(&self, from: Revision) -> BoxFuture<Result<UpstreamEvents, Failure>> {
         let current = self.store.current();
         let (store, catalog) = (self.store.clone(), self.catalog.clone());
-        let (rewound, replay) = (self.rewound.clone(), self.replay.clone());
+        let (rewound, epoch, replay) = (self.rewound.clone(), self.epoch, self.replay.clone());
         Box::pin(async move {
             let events = store.watch(from).map_err(|error| replay.failure(error))?;
+            // Somebody else may have been told so, between two watches.
+            if store.epoch() != epoch {
+                rewound.send_modify(|times| *times += 1);
+                return Err(failure(StoreError::Rewound));
+            }
             let done = replay.done.load(Ordering::Acquire);
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));

@@ -1,7 +1,7 @@
 //! A store in an etcd cluster. Any number of servers may use one: revisions are etcd's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::stream::{self, StreamExt as _};
 use masthead_core::{ObjectKey, Revision};
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     oldest: AtomicU64,
     /// The newest revision that was seen.
     newest: AtomicU64,
+    /// Etcd is not what it was, and watches have not been told yet.
+    suspect: AtomicBool,
     /// Where watches are to get to.
     goal: watch::Sender<Goal>,
     currents: mpsc::Sender<oneshot::Sender<Result<Revision, StoreError>>>,
@@ -95,6 +97,7 @@ impl EtcdStore {
             leases: Leases::default(),
             oldest: AtomicU64::new(0),
             newest: AtomicU64::new(0),
+            suspect: AtomicBool::new(false),
             goal: watch::Sender::default(),
             currents,
             full: Mutex::default(),
@@ -178,6 +181,10 @@ impl Store for EtcdStore {
         Box::pin(async move { shared.compact(before).await })
     }
 
+    fn epoch(&self) -> u64 {
+        self.shared.goal.borrow().epoch
+    }
+
     fn expires(&self) -> bool {
         true
     }
@@ -214,21 +221,18 @@ impl Shared {
 
     /// The revision of the cluster; watches are told to get there.
     async fn read_current(&self) -> Result<Revision, StoreError> {
-        let seen = self.newest.load(Ordering::Acquire);
-        let request = RangeRequest {
-            key: self.layout.own("now"),
-            count_only: true,
-            ..RangeRequest::default()
-        };
-        let current = match self.cluster.ask(request).await {
-            Ok(answer) => head(&answer),
-            Err(fault @ Fault::Stranger { .. }) => {
-                return Err(self.rewind(&fault.to_string()).await);
-            }
+        if self.suspect.load(Ordering::Acquire) {
+            return Err(self.rewind().await);
+        }
+        let known = self.newest.load(Ordering::Acquire);
+        let current = match self.ask_current().await {
+            Ok(current) => current,
+            Err(fault @ Fault::Stranger { .. }) => return Err(self.suspect(&fault).await),
             Err(fault) => return Err(fault.into()),
         };
-        if current.0 < seen {
-            return Err(self.rewind(&format!("revision {current} comes after {seen}")).await);
+        if current.0 < known {
+            let why = format!("revision {current} comes after {known}");
+            return Err(self.suspect(&why).await);
         }
         self.saw(current);
         self.goal.send_if_modified(|goal| {
@@ -239,6 +243,12 @@ impl Shared {
         Ok(current)
     }
 
+    async fn ask_current(&self) -> Result<Revision, Fault> {
+        let key = self.layout.own("now");
+        let request = RangeRequest { key, count_only: true, ..RangeRequest::default() };
+        Ok(head(&self.cluster.ask(request).await?))
+    }
+
     fn saw(&self, revision: Revision) {
         self.newest.fetch_max(revision.0, Ordering::AcqRel);
     }
@@ -247,18 +257,18 @@ impl Shared {
         self.oldest.fetch_max(before.0, Ordering::AcqRel);
     }
 
-    /// Begins anew: what is there now is not what was there.
-    async fn rewind(&self, why: &str) -> StoreError {
-        error!(why, "etcd went back or was replaced: all watches end and everything is read anew");
+    /// What is there now is not what was there.
+    async fn suspect(&self, why: &impl std::fmt::Display) -> StoreError {
+        error!(%why, "etcd went back or was replaced: all watches end and everything is read anew");
+        self.suspect.store(true, Ordering::Release);
+        self.rewind().await
+    }
+
+    /// Begins anew. If etcd goes away meanwhile, that is tried again before anything else.
+    async fn rewind(&self) -> StoreError {
         self.cluster.forget();
-        self.newest.store(0, Ordering::Release);
-        let request = RangeRequest {
-            key: self.layout.own("now"),
-            count_only: true,
-            ..RangeRequest::default()
-        };
-        let current = match self.cluster.ask(request).await {
-            Ok(answer) => head(&answer),
+        let current = match self.ask_current().await {
+            Ok(current) => current,
             Err(fault) => return fault.into(),
         };
         self.oldest.store(0, Ordering::Release);
@@ -266,10 +276,11 @@ impl Shared {
             return error;
         }
         self.leases.forget();
-        self.saw(current);
+        self.newest.store(current.0, Ordering::Release);
         self.goal.send_modify(|goal| {
             (goal.epoch, goal.revision) = (goal.epoch + 1, current);
         });
+        self.suspect.store(false, Ordering::Release);
         StoreError::Rewound
     }
 

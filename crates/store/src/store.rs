@@ -68,6 +68,12 @@ pub trait Store: Send + Sync + 'static {
     /// revision is in the future.
     fn compact(&self, before: Revision) -> BoxFuture<Result<Revision, StoreError>>;
 
+    /// How often it was found to have gone back to an earlier state. What was read before it changed
+    /// does not hold any more; a watch from before it ends with [`StoreError::Rewound`].
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     /// Does it see to it that what has a time to live goes when that is over?
     fn expires(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! One, two and three servers on one etcd: what a delivery costs, and what each server costs.
+//! Several servers on one etcd: what a delivery costs, and what each server costs.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -26,6 +26,10 @@ pub(crate) struct ReplicasArguments {
     /// The etcd to run; one built by the tests is in target/tools
     #[arg(long, default_value = "etcd", value_name = "PROGRAM")]
     etcd: PathBuf,
+    /// How many servers: each number is measured, the first is what the last is compared to
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3], value_name = "N,…",
+        value_parser = clap::value_parser!(u32).range(1..=20))]
+    servers: Vec<u32>,
     /// Watches, over all servers
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     watches: u32,
@@ -91,21 +95,27 @@ impl Outcome {
 pub(super) fn run(arguments: &ReplicasArguments) -> anyhow::Result<()> {
     machine::raise_file_limit();
     let runtime = Runtime::new()?;
-    let outcomes = (1..=3).map(|servers| runtime.block_on(measure(arguments, servers)));
-    let outcomes = outcomes.collect::<anyhow::Result<Vec<_>>>()?;
-    let [one, two, three] = &outcomes[..] else { anyhow::bail!("there are three") };
-    let cost = |name, it: &Outcome, at_most| {
-        let theirs = ("kube-apiserver", Some(APISERVER_30));
-        Figure::new(name, it.each(), "µs", theirs, at_most)
-    };
-    let against_one = |name, it: &Outcome| {
-        Figure::new(name, it.each(), "µs", ("one server", Some(one.each())), f64::INFINITY)
+    let measured = arguments.servers.iter().map(|it| runtime.block_on(measure(arguments, *it)));
+    let outcomes = measured.collect::<anyhow::Result<Vec<_>>>()?;
+    let (Some(fewest), Some(most)) = (outcomes.first(), outcomes.last()) else {
+        anyhow::bail!("no number of servers is named");
     };
     let lost = number(outcomes.iter().map(|it| it.lost() as u64).sum());
     let figures = [
-        cost("processor a delivery, one server on etcd, TLS", one, 0.5),
-        against_one("… two servers", two),
-        against_one("… three servers", three),
+        Figure::new(
+            "processor a delivery, fewest servers, TLS",
+            fewest.each(),
+            "µs",
+            ("kube-apiserver", Some(APISERVER_30)),
+            0.5,
+        ),
+        Figure::new(
+            "… most servers",
+            most.each(),
+            "µs",
+            ("fewest", Some(fewest.each())),
+            f64::INFINITY,
+        ),
         Figure::new("watches lost", lost, "", ("limit", Some(1.0)), 0.0),
     ];
     let mut notes: Vec<_> = outcomes.iter().map(|it| it.note(arguments.rate)).collect();

@@ -148,6 +148,33 @@ fn an_etcd_that_went_back_ends_all_watches_with_410_and_is_read_anew() {
 }
 
 #[test]
+fn an_etcd_that_went_back_while_it_could_not_be_reached_is_noticed_too() {
+    run(async {
+        let mut etcd = Etcd::start();
+        let proxy = Proxy::to(etcd.client_port());
+        let (world, server) = replica(proxy.endpoint()).await;
+        world.namespace("shop").await;
+        world.set("kept", "1").await;
+        let backup = etcd.backup();
+        world.until("/readyz", |answer| answer.code == 200).await;
+        for at in 0..10 {
+            world.set("lost", &at.to_string()).await;
+        }
+        let last = version(&world.set("lost", "last").await);
+        let mut watch = world.watch(&format!("{MAPS}?watch=true&resourceVersion={last}")).await;
+        proxy.set(Mode::Refuse);
+        proxy.cut();
+        world.until("/readyz", |answer| answer.code == 503).await;
+        etcd.restore(backup.path());
+        proxy.set(Mode::Pass);
+        assert_eq!(event(&mut watch).await, "ERROR 410");
+        world.until("/readyz", |answer| answer.code == 200).await;
+        assert_eq!(names(&world.get(MAPS).await.ok()), ["kept"]);
+        server.shutdown().await;
+    });
+}
+
+#[test]
 fn a_replica_that_missed_compacted_history_ends_its_watches_with_410_and_catches_up() {
     run(async {
         let etcd = Etcd::start();

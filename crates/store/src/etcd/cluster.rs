@@ -92,6 +92,11 @@ impl Fault {
             if status.code() == Code::ResourceExhausted && status.message().contains("too many requests"))
     }
 
+    /// Is the lease gone that an object was to hang on?
+    pub(crate) fn is_unleased(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.message().contains("lease not found"))
+    }
+
     /// Is the request larger than it takes?
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self, Self::Refused(status)

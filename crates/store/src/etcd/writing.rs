@@ -164,6 +164,9 @@ impl Shared {
         if fault.is_busy() {
             return CommitError::Busy;
         }
+        if fault.is_unleased() {
+            self.leases.forget();
+        }
         if fault.is_too_large() {
             let limit = ETCD_OBJECT_BYTES_MAX;
             return CommitError::TooLarge { what: "bytes an object in etcd", limit };
