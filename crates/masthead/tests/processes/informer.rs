@@ -102,10 +102,29 @@ impl Told {
     }
 }
 
-pub(crate) async fn upstream(address: SocketAddr, token: &str) -> Upstream {
+async fn upstream(address: SocketAddr, token: &str) -> Upstream {
     let mut config = kube_client::Config::new(format!("http://{address}").parse().unwrap());
     config.auth_info.token = Some(token.to_owned().into());
     Upstream::from_config(config, Settings::default()).await.unwrap()
+}
+
+/// A synced informer, and what its handler is told.
+pub(crate) async fn synced(
+    address: SocketAddr,
+    token: &str,
+) -> (Factory, Informer<ConfigMap>, Arc<Mutex<Told>>) {
+    let factory = Factory::new(upstream(address, token).await);
+    let informer = factory.informer::<ConfigMap>().namespace("default").build().unwrap();
+    let told = Arc::new(Mutex::new(Told::default()));
+    let hears = told.clone();
+    let handler = move |event: Event<ConfigMap>| {
+        hears.lock().hear(&event);
+        async {}
+    };
+    informer.add_handler(&HandlerOptions::default(), handler).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    (factory, informer, told)
 }
 
 /// Kills the server now and then, and cuts its connections more often.
@@ -160,18 +179,7 @@ fn an_informer_keeps_its_word_beside_a_server_that_is_killed_cut_off_and_forgetf
     let cuts = watch::Sender::new(0);
     let (factory, informer, told) = runtime.block_on(async {
         let link = link(server.address, cuts.clone()).await;
-        let factory = Factory::new(upstream(link, &client.token).await);
-        let informer = factory.informer::<ConfigMap>().namespace("default").build().unwrap();
-        let told = Arc::new(Mutex::new(Told::default()));
-        let hears = told.clone();
-        let handler = move |event: Event<ConfigMap>| {
-            hears.lock().hear(&event);
-            async {}
-        };
-        informer.add_handler(&HandlerOptions::default(), handler).unwrap();
-        factory.start();
-        factory.wait_for_sync().await.unwrap();
-        (factory, informer, told)
+        synced(link, &client.token).await
     });
     let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (server, kills) = thread::scope(|scope| {

@@ -211,6 +211,10 @@ impl Following {
             return Ok(Heard::Nothing);
         }
         if response.events.is_empty() {
+            // The rest of a response is still to come: nothing is reached before that.
+            if !self.heard.is_empty() {
+                return Ok(Heard::Nothing);
+            }
             return Ok(self.reach(revision(header.revision)));
         }
         self.more = response.fragment;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use masthead_core::Revision;
-use masthead_informer::{Event, Factory, HandlerOptions, Informer};
+use masthead_informer::{Factory, Informer};
 use parking_lot::Mutex;
 
 use crate::http::Client;
-use crate::informer::{Told, cached, listed, upstream};
+use crate::informer::{Told, cached, listed, synced};
 
 const INFORMERS: usize = 3;
 
@@ -23,24 +23,8 @@ impl Informers {
     pub(crate) fn start(client: &Client) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
-        let one = || {
-            runtime.block_on(async {
-                let factory = Factory::new(upstream(client.address, &client.token).await);
-                let informer = factory.informer::<ConfigMap>().namespace("default");
-                let informer = informer.build().unwrap();
-                let told = Arc::new(Mutex::new(Told::default()));
-                let hears = told.clone();
-                let handler = move |event: Event<ConfigMap>| {
-                    hears.lock().hear(&event);
-                    async {}
-                };
-                informer.add_handler(&HandlerOptions::default(), handler).unwrap();
-                factory.start();
-                factory.wait_for_sync().await.unwrap();
-                (factory, informer, told)
-            })
-        };
-        let all = (0..INFORMERS).map(|_| one()).collect();
+        let one = |_| runtime.block_on(synced(client.address, &client.token));
+        let all = (0..INFORMERS).map(one).collect();
         Self { runtime, all }
     }
 
