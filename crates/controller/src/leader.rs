@@ -1,6 +1,9 @@
 //! One of several acts: leader election by a Lease.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -63,17 +66,27 @@ impl Leadership {
 
     /// Waits until one does not.
     pub async fn lost(&self) {
+        self.end_of(self.term()).await;
+    }
+
+    /// Waits until a term is over, also if another of the same leader has begun.
+    pub(crate) async fn end_of(&self, term: Option<Term>) {
         let Some(mut terms) = self.0.clone() else { return std::future::pending().await };
-        loop {
-            let term = *terms.borrow_and_update();
-            let Some(term) = term.filter(|it| Instant::now() < it.until) else { return };
-            tokio::select! {
-                () = sleep_until(term.until) => {}
-                changed = terms.changed() => if changed.is_err() {
-                    return sleep_until(term.until).await;
-                },
+        let goes_on =
+            || self.term().filter(|now| Some(now.transitions) == term.map(|it| it.transitions));
+        let mut waiting = pin!(async {
+            while let Some(term) = goes_on() {
+                tokio::select! {
+                    () = sleep_until(term.until) => {}
+                    changed = terms.changed() => if changed.is_err() {
+                        return sleep_until(term.until).await;
+                    },
+                }
             }
-        }
+        });
+        // Who was asleep may be polled before its timers: what counts is the clock.
+        poll_fn(|cx| if goes_on().is_none() { Poll::Ready(()) } else { waiting.as_mut().poll(cx) })
+            .await;
     }
 }
 

@@ -12,6 +12,7 @@ use masthead_informer::{Entry, Informer, Kind, SyncError};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
+use crate::leader::Term;
 use crate::queue::Trigger;
 
 /// What follows a reconcile that went well.
@@ -57,6 +58,7 @@ pub struct Context<K> {
     pub(super) object: Option<Entry<K>>,
     pub(super) trigger: Trigger,
     pub(super) attempt: u32,
+    pub(super) term: Option<Term>,
     pub(super) reads: Arc<[Arc<dyn Reads>]>,
     pub(super) writes: Writes,
 }
@@ -96,6 +98,13 @@ impl<K> Context<K> {
     /// The how manieth try since the last that went well, from 1 on.
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The term of the leader that this began in; none if nobody is elected. A reconcile is cancelled where
+    /// it waits when its term is over, but a request that it has sent by then may still arrive: give the
+    /// number of the term to those who have to know that it is late.
+    pub fn term(&self) -> Option<Term> {
+        self.term
     }
 
     /// Says that an object was written, as the server answered: this key's next reconcile begins when the

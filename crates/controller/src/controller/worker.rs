@@ -118,7 +118,8 @@ where
         let span = info_span!("reconcile", controller = self.name, %key, %trigger, attempt);
         let (reads, writes) = (self.reads.clone(), writes.clone());
         let written = writes.clone();
-        let context = Context { key: key.clone(), object, trigger, attempt, reads, writes };
+        let term = self.leadership.term();
+        let context = Context { key: key.clone(), object, trigger, attempt, term, reads, writes };
         async {
             let began = Instant::now();
             self.counts.begin();
@@ -133,11 +134,12 @@ where
     }
 
     async fn outcome(&self, context: Context<K>) -> Outcome {
+        let term = context.term;
         // Also what panics before there is a future.
         let call = AssertUnwindSafe(async { (self.reconcile)(context).await }).catch_unwind();
         let outcome = tokio::select! {
             biased;
-            () = self.leadership.lost() => return Outcome::Fenced,
+            () = self.leadership.end_of(term) => return Outcome::Fenced,
             outcome = timeout(self.timeout, call) => outcome,
         };
         match outcome {

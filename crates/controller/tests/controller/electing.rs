@@ -1,11 +1,13 @@
 //! One leads, at most.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use masthead_controller::{LeaderElection, Leadership};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Dice, Link, World};
@@ -75,6 +77,35 @@ async fn a_lease_that_is_given_back_is_taken_at_the_next_try() {
     assert!(began.elapsed() <= Duration::from_secs(2));
     let lease = world.get("leases", LEASE).unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_asleep_does_not_lead_when_it_wakes_whatever_its_timers_say() {
+    let world = World::new();
+    let (leadership, _) = campaign(&world, "it", direct());
+    leadership.gained().await;
+    let mut lost = pin!(leadership.lost());
+    assert_eq!(lost.as_mut().now_or_never(), None);
+    // The clock goes on, and nothing else does.
+    assert_eq!(advance(Duration::from_secs(60)).now_or_never(), None);
+    assert_eq!(lost.as_mut().now_or_never(), Some(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_is_lost_also_if_the_same_one_leads_again() {
+    let (world, cut) = (World::new(), Arc::new(AtomicBool::new(false)));
+    let (first, _) = campaign(&world, "first", cut_by(&cut));
+    first.gained().await;
+    let mut lost = pin!(first.lost());
+    assert_eq!(lost.as_mut().now_or_never(), None);
+    cut.store(true, Ordering::Relaxed);
+    let (second, stop) = campaign(&world, "second", direct());
+    second.gained().await;
+    stop.cancel();
+    cut.store(false, Ordering::Relaxed);
+    first.gained().await;
+    assert_eq!(first.term().unwrap().transitions, 2);
+    assert_eq!(lost.as_mut().now_or_never(), Some(()));
 }
 
 /// A link on which some take long and some never arrive.

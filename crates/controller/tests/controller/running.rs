@@ -373,7 +373,7 @@ async fn a_stop_lets_finish_what_is_under_way_and_begins_nothing() {
 async fn only_the_leader_reconciles_and_a_fenced_one_is_cancelled() {
     let world = World::new();
     world.put(MAPS, "default/a", json!({}));
-    let acting: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let acting: Arc<Mutex<Vec<(&'static str, i32)>>> = Arc::default();
     let cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stop = CancellationToken::new();
     let start = |name: &'static str, cut: Option<Arc<std::sync::atomic::AtomicBool>>| {
@@ -384,16 +384,16 @@ async fn only_the_leader_reconciles_and_a_fenced_one_is_cancelled() {
         };
         let (factory, acting) = (world.factory(), acting.clone());
         let controller = Controller::<ConfigMap>::new(&factory, "maps").unwrap();
-        let runner = controller.reconcile(move |_| {
+        let runner = controller.reconcile(move |it| {
             let acting = acting.clone();
             async move {
-                struct Leaves(Arc<Mutex<Vec<&'static str>>>, &'static str);
+                struct Leaves(Arc<Mutex<Vec<(&'static str, i32)>>>, &'static str);
                 impl Drop for Leaves {
                     fn drop(&mut self) {
-                        self.0.lock().retain(|it| *it != self.1);
+                        self.0.lock().retain(|it| it.0 != self.1);
                     }
                 }
-                acting.lock().push(name);
+                acting.lock().push((name, it.term().unwrap().transitions));
                 let _leaves = Leaves(acting.clone(), name);
                 sleep(Duration::from_secs(60)).await;
                 Ok(Action::Done)
@@ -407,16 +407,16 @@ async fn only_the_leader_reconciles_and_a_fenced_one_is_cancelled() {
     sleep(Duration::from_secs(5)).await;
     let second = start("second", None);
     sleep(Duration::from_secs(25)).await;
-    assert_eq!(*acting.lock(), ["first"]);
+    assert_eq!(*acting.lock(), [("first", 0)]);
     cut.store(true, Ordering::Relaxed);
     sleep(Duration::from_secs(11)).await;
-    assert_eq!(*acting.lock(), [] as [&str; 0], "it stopped before its lease ran out");
+    assert_eq!(*acting.lock(), [], "it stopped before its lease ran out");
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(*acting.lock(), ["second"]);
+    assert_eq!(*acting.lock(), [("second", 1)]);
     cut.store(false, Ordering::Relaxed);
     stop.cancel();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    assert_eq!(*acting.lock(), [] as [&str; 0]);
+    assert_eq!(*acting.lock(), []);
     assert_eq!(world.get("leases", "default/lock").unwrap()["spec"]["holderIdentity"], "");
 }
