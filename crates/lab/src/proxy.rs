@@ -34,6 +34,7 @@ struct Shared {
     /// Both ends of each connection.
     open: Mutex<HashMap<u64, [TcpStream; 2]>>,
     next: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl Proxy {
@@ -47,8 +48,9 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let mode = AtomicU8::new(Mode::Pass as u8);
-        let (stop, open, next) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(0));
-        let shared = Arc::new(Shared { mode, stop, open, next });
+        let (stop, open) = (AtomicBool::new(false), Mutex::default());
+        let (next, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let shared = Arc::new(Shared { mode, stop, open, next, lost });
         let accepting = shared.clone();
         std::thread::spawn(move || {
             for (turn, client) in listener.incoming().enumerate() {
@@ -79,6 +81,11 @@ impl Proxy {
     /// What it does from now on.
     pub fn set(&self, mode: Mode) {
         self.shared.mode.store(mode as u8, Ordering::Release);
+    }
+
+    /// Bytes that it has lost.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Acquire)
     }
 
     /// Ends all connections.
@@ -126,8 +133,9 @@ impl Shared {
     fn copy(&self, mut from: TcpStream, mut to: TcpStream, lost: Mode) {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            let loses = self.mode.load(Ordering::Acquire) == lost as u8;
-            if !loses && to.write_all(&buffer[..count]).is_err() {
+            if self.mode.load(Ordering::Acquire) == lost as u8 {
+                self.lost.fetch_add(count as u64, Ordering::AcqRel);
+            } else if to.write_all(&buffer[..count]).is_err() {
                 break;
             }
         }

@@ -248,7 +248,7 @@ impl Reads {
         watcher: Watcher<'_>,
     ) -> Result<WatchStream, Status> {
         let resource = &proof.kind.resource;
-        let Served { cache, counters } = self.served(resource)?;
+        let cache = self.served(resource)?.cache;
         let fresh = match options.from {
             WatchFrom::State { fresh, .. } | WatchFrom::Now(fresh) => {
                 self.revision_of(fresh).await?
@@ -268,6 +268,9 @@ impl Reads {
         };
         let Watcher { user, connection, projection } = watcher;
         let ticket = self.flights.watch(connection, resource, user, bytes)?;
+        // Whoever ends the watches of a cache has put another in its place before: from here on this
+        // watch is ended with them, or begins with the other one.
+        let Served { cache, counters } = self.served(resource)?;
         let interest = interest(proof, options.selectors.clone())?;
         let lifetime = options.timeout.filter(|it| !it.is_zero()).unwrap_or_else(random_lifetime);
         let resource = resource.clone();

@@ -134,11 +134,6 @@ impl WatchStream {
         self.alarm.as_mut().reset(next);
     }
 
-    /// Is nothing left to say, or only why?
-    fn is_over(&self) -> bool {
-        matches!(self.state, State::Failing(_) | State::Ended)
-    }
-
     pub(crate) fn ticket(&self) -> &Ticket {
         &self.ticket
     }
@@ -146,10 +141,6 @@ impl WatchStream {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         self.ticket.asked();
         self.ticket.register(cx.waker());
-        if self.ticket.ending() == Some(Ending::Rewound) && !self.is_over() {
-            let why = "the store went back to an earlier state: list again";
-            self.state = State::Failing(Status::with(410, Reason::Expired, why));
-        }
         loop {
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),
@@ -177,9 +168,17 @@ impl WatchStream {
     }
 
     fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
-        if self.ticket.ending() == Some(Ending::Stalled) {
-            self.state = State::Ended;
-            return Poll::Ready(Some(Err(BodyError::Stalled)));
+        match self.ticket.ending() {
+            Some(Ending::Stalled) => {
+                self.state = State::Ended;
+                return Poll::Ready(Some(Err(BodyError::Stalled)));
+            }
+            Some(Ending::Rewound) => {
+                let why = "the store went back to an earlier state: list again";
+                self.state = State::Failing(Status::with(410, Reason::Expired, why));
+                return self.poll_next(cx);
+            }
+            _ => {}
         }
         if let Some(events) = ready_some(self.poll_events(cx)) {
             return Poll::Ready(Some(Ok(events)));

@@ -185,10 +185,6 @@ impl Store for EtcdStore {
         self.shared.goal.borrow().epoch
     }
 
-    fn expires(&self) -> bool {
-        true
-    }
-
     fn health(&self) -> Health {
         match &*self.shared.full.lock() {
             Some(why) => Health::ReadOnly { why: why.clone() },
@@ -332,7 +328,7 @@ impl Shared {
         let mut bytes = 0;
         for kv in &answer.kvs {
             bytes += kv.value.len();
-            let Some((_, key)) = self.layout.read(&kv.key) else { continue };
+            let Some(key) = self.layout.key(&kv.key) else { continue };
             page.values.push(stamp::stamped(&key, &kv.value, revision(kv.mod_revision)));
             page.next = Some(key).filter(|_| answer.more);
         }

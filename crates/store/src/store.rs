@@ -74,11 +74,6 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
-    /// Does it see to it that what has a time to live goes when that is over?
-    fn expires(&self) -> bool {
-        false
-    }
-
     /// Can it be written to?
     fn health(&self) -> Health;
 }

@@ -17,8 +17,7 @@ pub struct Write {
     pub condition: Condition,
     /// What is to happen.
     pub op: Op,
-    /// How long the object is to be there; for ever if not said. Only a store that is shared takes
-    /// care of it: see [`Store::expires`](crate::Store::expires).
+    /// How long the object is to be there; for ever if not said. Only a store in etcd sees to it.
     pub ttl: Option<Duration>,
 }
 

@@ -205,6 +205,26 @@ fn a_replica_that_missed_compacted_history_ends_its_watches_with_410_and_catches
 }
 
 #[test]
+fn events_go_when_their_time_is_over_and_other_objects_stay() {
+    run(async {
+        let etcd = Etcd::start();
+        let limits = Limits { event_ttl: Duration::from_secs(1), ..Limits::default() };
+        let (world, server) = limited(etcd.endpoint(), limits).await;
+        world.namespace("shop").await;
+        world.set("kept", "1").await;
+        for group in ["/api/v1", "/apis/events.k8s.io/v1"] {
+            let path = format!("{group}/namespaces/shop/events");
+            let made =
+                version(&world.post(&path, &json!({"metadata": {"name": "short"}})).await.ok());
+            let mut watch = world.watch(&format!("{path}?watch=true&resourceVersion={made}")).await;
+            assert!(event(&mut watch).await.starts_with("DELETED short@"));
+        }
+        assert_eq!(names(&world.get(MAPS).await.ok()), ["kept"]);
+        server.shutdown().await;
+    });
+}
+
+#[test]
 fn a_replica_is_not_ready_while_it_cannot_reach_etcd() {
     run(async {
         let etcd = Etcd::start();

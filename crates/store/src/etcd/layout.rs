@@ -63,19 +63,31 @@ impl Layout {
 
     /// Which object a key is of; none if it is no object's.
     pub(crate) fn read(&self, key: &[u8]) -> Option<(ResourceName, ObjectKey)> {
-        let path = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
-        let mut parts = path.splitn(3, '/');
-        let (group, plural, object) = (parts.next()?, parts.next()?, parts.next()?);
-        if group.starts_with('.') {
-            return None;
-        }
-        let (namespace, name) = object.split_once('/').unwrap_or(("", object));
+        let [group, plural, object] = self.parts(key)?;
         let resource = match group {
             CORE => ResourceName::stored(plural),
             group => ResourceName::stored(&format!("{plural}.{group}")),
         };
-        Some((resource, ObjectKey::new(namespace, name).ok()?))
+        Some((resource, object_key(object)?))
     }
+
+    /// The same where the resource is known.
+    pub(crate) fn key(&self, key: &[u8]) -> Option<ObjectKey> {
+        object_key(self.parts(key)?[2])
+    }
+
+    /// Group, resource, and the rest.
+    fn parts<'a>(&self, key: &'a [u8]) -> Option<[&'a str; 3]> {
+        let path = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let mut parts = path.splitn(3, '/');
+        let parts = [parts.next()?, parts.next()?, parts.next()?];
+        (!parts[0].starts_with('.')).then_some(parts)
+    }
+}
+
+fn object_key(text: &str) -> Option<ObjectKey> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+    ObjectKey::new(namespace, name).ok()
 }
 
 /// All keys that begin with a text that ends with a slash.

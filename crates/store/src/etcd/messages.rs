@@ -48,8 +48,6 @@ pub(crate) const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
 pub(crate) struct Header {
     #[prost(uint64, tag = "1")]
     pub(crate) cluster_id: u64,
-    #[prost(uint64, tag = "2")]
-    pub(crate) member_id: u64,
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
 }

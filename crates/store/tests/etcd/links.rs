@@ -70,8 +70,10 @@ fn a_write_that_did_not_happen_is_made_again_once_it_cannot_happen_late() {
         let first = commit(&*store, put("a", "old", Condition::Absent)).await;
         proxy.set(Mode::LoseRequests);
         let write = tokio::spawn(store.commit(vec![put("a", "new", Condition::At(first))]));
-        // The request is lost when the store gives up to wait for its answer.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // As large as the request is nothing else that goes over the link.
+        while proxy.lost() < 200 {
+            tokio::task::yield_now().await;
+        }
         proxy.set(Mode::Pass);
         proxy.cut();
         let committed = write.await.unwrap().remove(0).unwrap();
