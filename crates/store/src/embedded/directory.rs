@@ -70,8 +70,8 @@ const FORMAT_VERSION: u32 = 1;
 /// A store's directory, held for this process and against everybody else.
 pub(crate) struct Directory {
     path: PathBuf,
-    /// Locked for as long as it is open; the system unlocks it also after a crash.
-    _lock: File,
+    /// Locked for as long as this is held; the system unlocks it also after a crash.
+    lock: File,
 }
 
 impl Directory {
@@ -82,7 +82,7 @@ impl Directory {
         check_is_ours(path)?;
         let lock = lock(path)?;
         write_format(path).map_err(io)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -95,6 +95,15 @@ impl Directory {
 
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join("log")
+    }
+}
+
+impl Drop for Directory {
+    /// Closing would not do: a process that another thread is just starting has all open files until
+    /// it becomes another program, and the lock would live as long.
+    fn drop(&mut self) {
+        // If that fails, the lock ends with the last who has the file.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -160,4 +169,20 @@ fn write_format(dir: &Path) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(path, dir.join(FORMAT))?;
     sync(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_given_up_is_free_even_if_a_starting_process_has_its_files() {
+        let place = tempfile::tempdir().unwrap();
+        let held = Directory::claim(place.path()).unwrap();
+        let inherited = held.lock.try_clone().unwrap();
+        assert!(matches!(Directory::claim(place.path()), Err(OpenError::InUse { .. })));
+        drop(held);
+        Directory::claim(place.path()).unwrap();
+        drop(inherited);
+    }
 }
