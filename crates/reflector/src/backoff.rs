@@ -7,15 +7,37 @@ use masthead_core::{Time, planted};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, BACKOFF_RESET, RETRY_AFTER_MAX};
 use crate::random::Random;
 
+/// How waits after failures grow. The default is what a server of many clients can ask of each (R6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The first wait.
+    pub first: Duration,
+    /// The longest wait, jitter included.
+    pub longest: Duration,
+    /// So long after a failure the next one is a first one again.
+    pub calm: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { first: BACKOFF_MIN, longest: BACKOFF_MAX, calm: BACKOFF_RESET }
+    }
+}
+
 /// One for each stream. Waits grow from failure to failure and start over after a calm time;
 /// success alone resets nothing, or a server that fails every second request would be hammered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backoff {
+    pace: Pace,
     failures: u32,
     last: Time,
 }
 
 impl Backoff {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self { pace, ..Self::default() }
+    }
+
     /// Counts a failure and says when to try again, not before `at_least` if the server asked so.
     pub(crate) fn fail(
         &mut self,
@@ -23,14 +45,15 @@ impl Backoff {
         at_least: Option<Duration>,
         random: &mut Random,
     ) -> Time {
-        if self.failures > 0 && now.since(self.last) >= BACKOFF_RESET {
+        let Pace { first, longest, calm } = self.pace;
+        if self.failures > 0 && now.since(self.last) >= calm {
             self.failures = 0;
         }
         let grown = if planted::on("backoff_not_grown") { 0 } else { self.failures };
-        let base = BACKOFF_MIN.saturating_mul(1 << grown.min(16)).min(BACKOFF_MAX);
+        let base = first.saturating_mul(1 << grown.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
         self.last = now;
-        let wait = jittered(base, random).min(BACKOFF_MAX);
+        let wait = jittered(base, random).min(longest);
         match at_least.filter(|_| !planted::on("retry_after_ignored")) {
             // Spread, since the server told everybody the same.
             Some(asked) => {
@@ -65,6 +88,19 @@ mod tests {
             let wait = backoff.fail(Time(5), None, &mut random).0 - 5;
             assert!((base..=(2 * base).min(30_000)).contains(&wait), "{wait} for {base}");
         }
+    }
+
+    #[test]
+    fn waits_keep_the_pace_that_is_asked_for() {
+        let [first, longest, calm] = [10, 50, 1000].map(Duration::from_millis);
+        let (mut random, mut backoff) =
+            (Random::new(7), Backoff::new(Pace { first, longest, calm }));
+        for base in [10, 20, 40, 50, 50] {
+            let wait = backoff.fail(Time(0), None, &mut random).0;
+            assert!((base..=(2 * base).min(50)).contains(&wait), "{wait} for {base}");
+        }
+        backoff.fail(Time(1000), None, &mut random);
+        assert_eq!(backoff.failures(), 1);
     }
 
     #[test]

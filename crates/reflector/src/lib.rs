@@ -23,6 +23,7 @@ mod settings;
 mod share;
 mod source;
 
+pub use backoff::Pace;
 pub use decode::Decoder;
 pub use driver::Driver;
 pub use failure::{Class, Failure, Recovery};

@@ -164,10 +164,10 @@ impl Reflector {
         let mut it = Self {
             limit: if settings.request.is_some() { cautious } else { settings.page_objects },
             page_time: settings.request.map(|request| request / PAGE_TIME_PART),
+            backoff: Backoff::new(settings.pace),
             settings,
             memory,
             random: Random::new(seed),
-            backoff: Backoff::default(),
             marks,
             state: State::Waiting { until: now, then: Then::List },
             out: VecDeque::new(),

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Pace};
 use crate::limits::{LANE_BATCHES_MAX, LANE_BOOKMARK, REPLAY_EVENTS_MAX, SHORT_WATCH};
 use crate::random::Random;
 use crate::source::{BoxFuture, Events};
@@ -116,8 +116,8 @@ impl Mux {
     }
 
     /// Follows the upstream until it is dropped. The seed spreads its waits.
-    pub async fn run(self, seed: u64) -> std::convert::Infallible {
-        let mut retry = Retry { backoff: Backoff::default(), random: Random::new(seed) };
+    pub async fn run(self, pace: Pace, seed: u64) -> std::convert::Infallible {
+        let mut retry = Retry { backoff: Backoff::new(pace), random: Random::new(seed) };
         let began = Instant::now();
         loop {
             let asked = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::backoff::Pace;
 use crate::limits;
 
 /// How a list is read where the server lets us choose (R2).
@@ -59,6 +60,8 @@ pub struct Settings {
     pub watch_timeout_max: Duration,
     /// Longest time without an event or bookmark on a watch whose server sends bookmarks.
     pub watch_silence: Duration,
+    /// How waits after failures grow.
+    pub pace: Pace,
 }
 
 impl Default for Settings {
@@ -74,6 +77,7 @@ impl Default for Settings {
             watch_timeout_min: limits::WATCH_TIMEOUT_MIN,
             watch_timeout_max: limits::WATCH_TIMEOUT_MAX,
             watch_silence: limits::WATCH_SILENCE,
+            pace: Pace::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use tracing::{error, warn};
 
 use crate::catalog::Catalog;
-use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX};
+use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX, STORE_PACE};
 
 /// Keeps a cache for each resource in step with the store.
 pub(crate) struct Feed {
@@ -87,7 +87,7 @@ impl Feed {
     /// Starts to follow: from here on the store's history is replayed into the caches.
     pub(crate) fn begin(&self) {
         let life = self.life.lock();
-        let run = || tokio::spawn(life.mux.clone().run(self.seed)).abort_handle();
+        let run = || tokio::spawn(life.mux.clone().run(STORE_PACE, self.seed)).abort_handle();
         life.follower.get_or_init(run);
     }
 
@@ -102,7 +102,8 @@ impl Feed {
             life.replay.caches.lock().push(cache.clone());
             life.replay.unread.lock().insert(resource.into());
         }
-        let settings = Settings { strategy: Strategy::Pages, ..Settings::default() };
+        let settings =
+            Settings { strategy: Strategy::Pages, pace: STORE_PACE, ..Settings::default() };
         let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
         let driver = tokio::spawn(driver.run()).abort_handle();
         if let Some(old) = life.drivers.lock().insert(resource.into(), driver) {

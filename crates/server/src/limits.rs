@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use masthead_reflector::Pace;
+
 /// What one server lets its clients use. Each has a flag of the same name on `masthead serve`.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -164,6 +166,13 @@ pub(crate) const HOUSEKEEPING_BATCH: usize = 256;
 pub(crate) const HOUSEKEEPING_RETRY: Duration = Duration::from_millis(100);
 /// Connections above the limit that are told so; more than these are closed without a word.
 pub(crate) const REFUSALS_MAX: usize = 256;
+/// How soon the store is asked again after a failure. It has a handful of servers to answer, and every
+/// client of this one waits for it: a second at the most, where a client of ours would wait for 30.
+pub(crate) const STORE_PACE: Pace = Pace {
+    first: Duration::from_millis(50),
+    longest: Duration::from_secs(1),
+    calm: Duration::from_secs(10),
+};
 /// Pause after a connection could not be accepted: out of file descriptors it would spin.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a starting server looks whether its caches are filled.

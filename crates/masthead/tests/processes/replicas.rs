@@ -30,7 +30,7 @@ fn survive(options: &world::Options, torment: impl FnOnce(&mut World)) -> (u64, 
     let _alone = crate::alone();
     let mut world = World::start(options);
     let from = world.revision();
-    let log = Log::follow(&world.etcd.endpoints(), from);
+    let log = Log::follow(&world.etcd.endpoints(), from, &world.read);
     let load = Load::start(world.client(), WRITERS, WATCHES, from);
     let informers = Informers::start(&world.client());
     let switch = |on| {

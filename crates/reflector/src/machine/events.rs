@@ -6,7 +6,7 @@ use masthead_core::{Mutation, Object, ObjectKey, Time, planted};
 
 use super::pages::cost;
 use super::{Pending, Reflector, State, Then};
-use crate::limits::{BACKOFF_RESET, SILENT_WATCHES_CAP};
+use crate::limits::SILENT_WATCHES_CAP;
 use crate::{Failure, Output, RequestId, WatchItem};
 
 impl Reflector {
@@ -169,7 +169,7 @@ impl Reflector {
 
     /// Lists at once, but not twice without a wait or some progress in between.
     pub(super) fn relist(&mut self, now: Time) {
-        if self.hurried.is_some_and(|before| now.since(before) < BACKOFF_RESET) {
+        if self.hurried.is_some_and(|before| now.since(before) < self.settings.pace.calm) {
             return self.wait(None, Then::List, now);
         }
         self.hurried = Some(now);

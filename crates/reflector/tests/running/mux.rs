@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use masthead_cache::{Cache, Config};
 use masthead_core::{Resource, Revision, Scope};
 use masthead_reflector::{
-    Class, Driver, Events, Failure, Meter, Mux, MuxSource, ServerMemory, Settings, Source,
+    Class, Driver, Events, Failure, Meter, Mux, MuxSource, Pace, ServerMemory, Settings, Source,
     Strategy, WatchFrom, WatchItem, WatchRequest,
 };
 
@@ -19,7 +19,7 @@ fn resource(plural: &str) -> Resource {
 fn start(mux: &Mux) {
     let mux = mux.clone();
     tokio::spawn(async move {
-        mux.run(1).await;
+        mux.run(Pace::default(), 1).await;
     });
 }
 

@@ -20,9 +20,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn follow(endpoints: &[String], from: u64) -> Self {
+    /// Tells `read` how far it is: what it has not read must not be compacted.
+    pub(crate) fn follow(endpoints: &[String], from: u64, read: &Arc<AtomicU64>) -> Self {
         let (clock, end) = (Arc::<OnceLock<Arc<Run>>>::default(), Arc::<AtomicU64>::default());
         let (now, until, members) = (clock.clone(), end.clone(), endpoints.to_vec());
+        let read = read.clone();
         let thread = thread::spawn(move || {
             runtime().block_on(async {
                 let store = EtcdStore::open(EtcdSettings::new(members)).await.unwrap();
@@ -44,6 +46,7 @@ impl Log {
                             let t = now.get().map_or(1, |run| run.now());
                             log.extend(batch.events.iter().filter_map(|it| commit(it, t)));
                             reached = batch.reached;
+                            read.store(reached.0, Ordering::Release);
                         }
                         Ok(Some(Err(masthead_store::StoreError::Expired { .. }))) => {
                             panic!("the log was compacted before it was read");

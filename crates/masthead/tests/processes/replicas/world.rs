@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use masthead_core::Revision;
 use masthead_lab::{EtcdCluster, EtcdOptions, Mode, Proxy, free_port};
 use masthead_store::{EtcdSettings, EtcdStore, Store};
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ pub(crate) struct World {
     ports: Vec<u16>,
     balancer: Proxy,
     folder: TempDir,
+    /// How far the log has been read; nothing that was not is compacted.
+    pub(crate) read: Arc<AtomicU64>,
 }
 
 impl World {
@@ -46,7 +49,8 @@ impl World {
         let tokens = format!("{TOKEN},replicas,1,system:masters\n");
         std::fs::write(folder.path().join("tokens"), tokens).unwrap();
         let replicas = (0..REPLICAS).map(|_| None).collect();
-        let mut world = Self { etcd, links, replicas, ports, balancer, folder };
+        let read = Arc::default();
+        let mut world = Self { etcd, links, replicas, ports, balancer, folder, read };
         (0..REPLICAS).for_each(|number| world.start_replica(number));
         world
     }
@@ -122,15 +126,14 @@ impl World {
     pub(crate) fn compact_every(&self, time: Duration) -> Compacting {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, endpoints) = (stop.clone(), self.etcd.endpoints());
+        let read = self.read.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let store = EtcdStore::open(EtcdSettings::new(endpoints)).await.unwrap();
                 while !stopped.load(Ordering::Acquire) {
                     // While a leader is elected, nobody can.
-                    if let Ok(current) = store.current().await {
-                        let _ = store.compact(current).await;
-                    }
+                    let _ = store.compact(Revision(read.load(Ordering::Acquire))).await;
                     tokio::time::sleep(time).await;
                 }
             });
