@@ -4,6 +4,9 @@ use std::env;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+use clap::Parser;
+
+mod bench;
 mod cluster;
 
 const HELP: &str = "\
@@ -13,8 +16,25 @@ cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
 cargo xtask cluster up [MASTHEAD]
                         three etcd members, three servers and a balancer on this machine
+cargo xtask bench [SCENARIO…] [--peers] [--quick] [--report]
+                        figures beside the floor and the peers; see cargo xtask bench --help
 cargo xtask deny        licences and duplicates, if cargo-deny is installed
 ";
+
+/// Figures beside the floor and the peers, several rounds, with their spread.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask bench",
+    after_help = "Examples:
+  cargo xtask bench --quick                everything once, without peers: minutes
+  cargo xtask bench fanout list --peers    some of it, beside the peers
+  cargo xtask bench --peers --report       all of it, into docs/performance.md: an hour or two
+  cargo xtask bench list --peers --against docs/performance/figures.json"
+)]
+struct Bench {
+    #[command(flatten)]
+    arguments: bench::Arguments,
+}
 
 /// One command of the gate.
 struct Step {
@@ -92,6 +112,14 @@ fn main() -> ExitCode {
             let done = cluster::up(env::args_os().nth(3).map(Into::into));
             if let Err(error) = &done {
                 say(&format!("the cluster is not up: {error}"));
+            }
+            done.is_ok()
+        }
+        Some("bench") => {
+            let Bench { arguments } = Bench::parse_from(env::args_os().skip(1));
+            let done = bench::run(&arguments);
+            if let Err(error) = &done {
+                say(&format!("not measured: {error:#}"));
             }
             done.is_ok()
         }

@@ -128,14 +128,17 @@ func main() {
 	rounds := flag.Int("rounds", 3, "rounds of each measurement, of which the best counts")
 	address := flag.String("sync", "", "fill an informer from the server at this address instead")
 	token := flag.String("token", "", "the token for it")
+	ca := flag.String("ca", "", "the authority of its certificate, if it talks TLS")
+	encoding := flag.String("encoding", "application/json", "what objects are asked for as")
 	queue := flag.Bool("queue", false, "measure the work queue instead")
+	onlyHandlers := flag.Bool("handlers", false, "measure handlers instead")
 	flag.Parse()
 	if *queue {
 		queues(*rounds)
 		return
 	}
 	if *address != "" {
-		syncPods(*address, *token)
+		syncPods(*address, *token, *ca, *encoding)
 		return
 	}
 
@@ -151,6 +154,10 @@ func main() {
 	}
 	if err := lines.Err(); err != nil {
 		panic(err)
+	}
+	if *onlyHandlers {
+		handlers(pods, *rounds)
+		return
 	}
 	count := min(updates, len(pods))
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers())

@@ -18,17 +18,22 @@ import (
 
 // syncPods fills a shared informer's cache with all pods the way `masthead bench sync` fills ours, and
 // prints one JSON object: seconds on the clock and of processor, bytes resident afterwards and at the most.
-func syncPods(address, token string) {
+func syncPods(address, token, ca, encoding string) {
 	began := time.Now()
-	client := kubernetes.NewForConfigOrDie(&rest.Config{
+	config := &rest.Config{
 		Host:        "http://" + address,
 		BearerToken: token,
 		QPS:         -1,
 		ContentConfig: rest.ContentConfig{
-			ContentType:        "application/json",
-			AcceptContentTypes: "application/json",
+			ContentType:        encoding,
+			AcceptContentTypes: encoding,
 		},
-	})
+	}
+	if ca != "" {
+		config.Host = "https://" + address
+		config.CAFile = ca
+	}
+	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	informer := factory.Core().V1().Pods().Informer()
 	stop := make(chan struct{})

@@ -6,9 +6,12 @@ mod cache;
 mod child;
 mod controller;
 mod fanout;
+mod fed;
+mod growth;
 mod herd;
 mod list;
 mod machine;
+mod mixed;
 mod peers;
 mod place;
 mod pods;
@@ -16,9 +19,12 @@ mod process;
 mod queue;
 mod replicas;
 mod report;
+mod resync;
 mod scale;
+mod selective;
 mod serve;
 mod store;
+mod storm;
 mod sync;
 mod wire;
 
@@ -27,9 +33,9 @@ mod wire;
 pub(crate) enum Scenario {
     /// The cache alone: memory, updates, reads, cursors, against client-go's indexer and informer
     #[command(after_help = "Examples:
-  masthead bench cache                     100,000 pods, peers built with the Go on PATH
+  masthead bench cache                     100,000 pods
   masthead bench cache --pods 10000        a quick look
-  masthead bench cache --peers skip        without client-go
+  masthead bench cache --peers             beside client-go
   masthead bench cache -o json | jq .ratio")]
     Cache(CacheArguments),
     /// The embedded store alone: durable creations and reading back, against bare files
@@ -40,7 +46,9 @@ pub(crate) enum Scenario {
     Store(store::StoreArguments),
     /// One update to many watches: processor time, delay and memory, against bare sockets
     #[command(after_help = "Examples:
-  masthead bench fanout                    everything: two minutes
+  masthead bench fanout                    everything: some minutes
+  masthead bench fanout --peers --part cost
+                                           beside kube-apiserver
   masthead bench fanout --part memory      only what a waiting watch costs
   masthead bench fanout --part cost --watches 100
   masthead bench fanout -o json | jq .ratio")]
@@ -48,6 +56,7 @@ pub(crate) enum Scenario {
     /// A list of 10,000 pods: the server's processor time, against bare writes of the same bytes
     #[command(after_help = "Examples:
   masthead bench list                      10,000 pods over HTTP/1.1 and HTTP/2
+  masthead bench list --peers              beside kube-apiserver
   masthead bench list --pods 100000 --lists 2
   masthead bench list -o json | jq .ratio")]
     List(list::ListArguments),
@@ -69,21 +78,49 @@ pub(crate) enum Scenario {
   masthead bench scale --watches 2000 --streams 0 --seconds 10
   masthead bench scale -o json | jq .ratio")]
     Scale(scale::ScaleArguments),
+    /// Many watches, each of one node's pods: processor time and delay, against kube-apiserver
+    #[command(after_help = "Examples:
+  masthead bench selective --peers         5,000 watches, 500 updates a second
+  masthead bench selective --watches 1000 --rate 100 --seconds 5
+  masthead bench selective -o json | jq .ours")]
+    Selective(selective::SelectiveArguments),
     /// The first sync of an informer: processor time and memory, against kube-rs and client-go
     #[command(after_help = "Examples:
-  masthead bench sync                      10,000 pods, peers built with the cargo and Go on PATH
+  masthead bench sync --peers              10,000 pods, beside kube-rs and client-go
   masthead bench sync --pods 50000
-  masthead bench sync --peers skip -o json | jq .ours")]
+  masthead bench sync -o json | jq .ours")]
     Sync(sync::SyncArguments),
+    /// Handlers: a resync to one, a change on its way to four, against client-go
+    #[command(after_help = "Examples:
+  masthead bench resync --peers            beside client-go
+  masthead bench resync -o json | jq .ratio")]
+    Resync(resync::ResyncArguments),
+    /// Watches that come at once and catch up, against bare writes and kube-apiserver
+    #[command(after_help = "Examples:
+  masthead bench storm --peers             1,000 watches, 100 events each
+  masthead bench storm --watches 5000
+  masthead bench storm -o json | jq .ratio")]
+    Storm(storm::StormArguments),
+    /// Lists, watches and writes at the same time, against kube-apiserver
+    #[command(after_help = "Examples:
+  masthead bench mixed --peers
+  masthead bench mixed --watches 1000 --rate 100 --seconds 60
+  masthead bench mixed -o json | jq .ratio")]
+    Mixed(mixed::MixedArguments),
+    /// How costs grow with objects, watches, the size of events and the rate of updates
+    #[command(after_help = "Examples:
+  masthead bench growth                    up to 100,000 objects, 50,000 watches, 64 KB, 1,000/s
+  masthead bench growth --quick
+  masthead bench growth -o json | jq .growth")]
+    Growth(growth::GrowthArguments),
     /// The work queue and the way to a reconcile, against client-go's queue
     #[command(after_help = "Examples:
-  masthead bench queue                     the peer built with the Go on PATH
-  masthead bench queue --peers skip
+  masthead bench queue --peers             beside client-go
   masthead bench queue -o json | jq .ratio")]
     Queue(queue::QueueArguments),
     /// The same small controller three times: lines, time to converge, processor time and memory
     #[command(after_help = "Examples:
-  masthead bench controller                10,000 objects, peers built with the cargo and Go on PATH
+  masthead bench controller --peers        10,000 objects, beside kube-rs and controller-runtime
   masthead bench controller --objects 500
   masthead bench controller -o json | jq .ratio")]
     Controller(controller::ControllerArguments),
@@ -107,13 +144,23 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Whether to measure the peers.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Peers {
-    /// Build and run them; say so if that fails
-    Build,
-    /// Leave them out
-    Skip,
+/// What every scenario takes.
+#[derive(Clone, Copy, Args)]
+pub(crate) struct Common {
+    /// Also the peers, in the same run: built on demand from a checkout with the cargo and Go on PATH
+    /// (kube-apiserver takes some ten minutes, once)
+    #[arg(long)]
+    peers: bool,
+    /// How to show the figures
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+impl Common {
+    /// Measures a peer if peers are wanted.
+    fn peer<T>(self, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        if self.peers { measure().map(Some) } else { Ok(None) }
+    }
 }
 
 #[derive(Args)]
@@ -124,12 +171,8 @@ pub(crate) struct CacheArguments {
     /// Rounds of each measurement; the best counts, for us and for the peers
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub(crate) rounds: u32,
-    /// client-go's figures in the same run
-    #[arg(long, value_enum, default_value_t = Peers::Build)]
-    pub(crate) peers: Peers,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 impl Scenario {
@@ -149,7 +192,12 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Serve(arguments) => serve::run(&arguments),
         Scenario::Replicas(arguments) => replicas::run(&arguments),
         Scenario::Scale(arguments) => scale::run(&arguments),
+        Scenario::Selective(arguments) => selective::run(&arguments),
         Scenario::Sync(arguments) => sync::run(&arguments),
+        Scenario::Resync(arguments) => resync::run(&arguments),
+        Scenario::Storm(arguments) => storm::run(&arguments),
+        Scenario::Mixed(arguments) => mixed::run(&arguments),
+        Scenario::Growth(arguments) => growth::run(&arguments),
         Scenario::Queue(arguments) => queue::run(&arguments),
         Scenario::Controller(arguments) => controller::run(&arguments),
         Scenario::ControllerChild => controller::child(),

@@ -37,6 +37,7 @@ use crate::respond::{self, Answer};
 use crate::route::{Route, Subresource, Target, Verb};
 use crate::scale;
 use crate::writes::{Changed, DeleteOptions, Writes};
+use crate::zipped::{Pieces, Zipper};
 
 /// Everything that answers requests.
 pub(crate) struct App {
@@ -46,6 +47,7 @@ pub(crate) struct App {
     pub(crate) writes: Arc<Writes>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) flights: Arc<Flights>,
+    pub(crate) pieces: Arc<Pieces>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) tokens: Tokens,
@@ -283,6 +285,7 @@ impl App {
             "revision": newest.to_string(),
             "watches": self.flights.watches(),
             "responseBytesInFlight": self.flights.bytes(),
+            "zippedBytes": self.pieces.bytes(),
             "residentBytes": resident_bytes(),
             "uptimeSeconds": self.began.elapsed().as_secs(),
             "store": store,
@@ -302,13 +305,16 @@ impl App {
         let resource = &proof.kind.resource;
         let options = ListOptions::from_query(asked.query(), resource, &proof.namespace)?;
         let list = self.reads.list(proof, &options).await?;
-        let slices = ListBody::new(resource, &list.meta, list.objects, encoding.projection);
+        let (served, projection) = (list.served, encoding.projection);
+        let bodies = || list.objects.iter().map(|it| it.body().len()).sum::<usize>();
+        let gzip = asked.gzip() && encoding.format == Format::Json && bodies() >= GZIP_BYTES_MIN;
+        let zipper = gzip.then(|| Zipper::new(&self.pieces, served, projection, &list.objects));
+        let slices = ListBody::new(resource, &list.meta, list.objects, projection);
         if encoding.format == Format::Yaml {
             return respond::yaml_list(slices, asked.gzip());
         }
         let bytes = slices.bytes();
-        let gzip = asked.gzip() && bytes >= GZIP_BYTES_MIN;
-        let listed = Listed::new(slices, gzip);
+        let listed = Listed::new(slices, zipper);
         let ticket = self.flights.list(&peer.connection, resource, listed, bytes)?;
         Ok(respond::stream(Body::List(ListStream::new(ticket)), gzip))
     }

@@ -52,6 +52,7 @@ mod server;
 mod validate;
 mod watching;
 mod writes;
+mod zipped;
 
 pub use authn::{TokenFileError, Tokens, User};
 pub use authz::{MASTERS, READERS};

@@ -21,6 +21,8 @@ pub struct Limits {
     pub writes_in_flight: usize,
     /// Bytes of lists and initial events that are being sent at once, and so may be pinned.
     pub response_bytes_in_flight: usize,
+    /// Bytes of compressed lists that are kept, so that the next list is not compressed all over again.
+    pub zipped_bytes: usize,
     /// Largest body of a request (W38).
     pub body_bytes: usize,
     /// Largest head of a request: request line and headers together.
@@ -58,6 +60,8 @@ impl Default for Limits {
             writes_in_flight: 400,
             // Ten lists of 10,000 pods.
             response_bytes_in_flight: 1024 * 1024 * 1024,
+            // A list of 50,000 pods takes some 60 MiB; used ones stay in one half or the other.
+            zipped_bytes: 128 * 1024 * 1024,
             body_bytes: 3 * 1024 * 1024,
             header_bytes: 64 * 1024,
             uri_bytes: 60 * 1024,
@@ -119,6 +123,12 @@ pub(crate) const HELD_SLICE_BYTES_MIN: usize = 1024;
 pub(crate) const CONNECTION_BUFFER_BYTES: usize = 1024 * 1024;
 /// Answers shorter than this are not compressed (W24).
 pub const GZIP_BYTES_MIN: usize = 128 * 1024;
+/// Objects of a compressed piece that is kept, on average. A piece begins with nothing to refer to, so
+/// few make it larger: pods of 9.4 KB in pieces of eight take a tenth more. Many have to be compressed
+/// again for one that changed.
+pub(crate) const PIECE_OBJECTS: u64 = 8;
+/// Bytes of such a piece before it is compressed: a millisecond's work, and an object.
+pub(crate) const PIECE_BYTES_MAX: usize = 256 * 1024;
 /// How often a write is tried again when somebody else was faster (W36).
 pub(crate) const WRITE_TRIES: usize = 16;
 /// How often another generated name is tried (W34).

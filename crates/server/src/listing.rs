@@ -1,10 +1,6 @@
 //! Sending a list.
 
-use std::io::Write;
-
-use bytes::{Buf, Bytes};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use bytes::Buf;
 use masthead_core::ListBody;
 
 use crate::body::{BodyError, Slices};
@@ -13,59 +9,34 @@ use crate::limits::{
     CONNECTION_BUFFER_BYTES, QUICK_STREAM_MS, SLICES_PER_WRITE, STREAM_BUFFER_BYTES,
     STREAM_BYTES_MAX,
 };
+use crate::zipped::Zipper;
 
 /// What of a list is still to be sent.
 #[derive(Debug)]
 pub(crate) struct Listed {
     slices: ListBody,
-    gzip: Option<GzEncoder<Vec<u8>>>,
+    zipper: Option<Box<Zipper>>,
     /// Bytes of the whole; not known before it is compressed.
     length: Option<u64>,
 }
 
 impl Listed {
-    pub(crate) fn new(slices: ListBody, gzip: bool) -> Self {
-        let length = (!gzip).then_some(slices.bytes() as u64);
-        // Level 1 as everything faster: the client waits and the CPU is the server's.
-        let gzip = gzip.then(|| GzEncoder::new(Vec::new(), Compression::new(1)));
-        Self { slices, gzip, length }
+    pub(crate) fn new(slices: ListBody, zipper: Option<Zipper>) -> Self {
+        let length = zipper.is_none().then_some(slices.bytes() as u64);
+        Self { slices, zipper: zipper.map(Box::new), length }
     }
 
     /// The next part, of about so many bytes; none at the end.
     fn next(&mut self, bytes: usize) -> Option<Slices> {
+        if let Some(zipper) = &mut self.zipper {
+            return zipper.next(&mut self.slices, bytes);
+        }
         let mut part = Slices::with_capacity(SLICES_PER_WRITE.min(self.slices.len()));
         while part.count() < SLICES_PER_WRITE && part.remaining() < bytes {
             let Some(slice) = self.slices.next() else { break };
             part.push(slice);
         }
-        if self.gzip.is_some() {
-            return self.compress(part);
-        }
         part.has_remaining().then_some(part)
-    }
-
-    fn compress(&mut self, mut part: Slices) -> Option<Slices> {
-        let mut gzip = self.gzip.take()?;
-        loop {
-            if !part.has_remaining() {
-                // The end of the list: what the encoder still holds comes last.
-                let rest = gzip.finish().expect("a vector takes everything");
-                return (!rest.is_empty()).then(|| Bytes::from(rest).into());
-            }
-            while part.has_remaining() {
-                let chunk = part.chunk();
-                gzip.write_all(chunk).expect("a vector takes everything");
-                part.advance(chunk.len());
-            }
-            if !gzip.get_ref().is_empty() {
-                let done = std::mem::take(gzip.get_mut());
-                self.gzip = Some(gzip);
-                return Some(Bytes::from(done).into());
-            }
-            if let Some(slice) = self.slices.next() {
-                part.push(slice);
-            }
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -31,12 +32,16 @@ pub(crate) struct Reads {
     store: Arc<dyn Store>,
     flights: Arc<Flights>,
     began: Instant,
+    /// Caches so far.
+    opened: AtomicU64,
 }
 
 #[derive(Clone)]
 struct Served {
     cache: Cache,
     counters: WatchCounters,
+    /// Of this cache and no other, also not of one that replaces it.
+    number: u64,
 }
 
 /// What one resource looks like from outside.
@@ -54,6 +59,8 @@ pub(crate) struct Statistics {
 pub(crate) struct List {
     pub(crate) meta: ListMeta,
     pub(crate) objects: Vec<Object>,
+    /// Of the cache that it was read from: there, an object is known by its key and revision.
+    pub(crate) served: u64,
 }
 
 /// Who asks for a watch, and how it is to look.
@@ -65,13 +72,20 @@ pub(crate) struct Watcher<'a> {
 
 impl Reads {
     pub(crate) fn new(store: Arc<dyn Store>, flights: Arc<Flights>) -> Self {
-        Self { caches: ArcSwap::default(), store, flights, began: Instant::now() }
+        Self {
+            caches: ArcSwap::default(),
+            store,
+            flights,
+            began: Instant::now(),
+            opened: AtomicU64::new(0),
+        }
     }
 
     /// Serves a resource from this cache. Only one task opens and closes.
     pub(crate) fn open(&self, resource: &Resource, cache: Cache, counters: WatchCounters) {
         let mut caches = HashMap::clone(&self.caches.load());
-        caches.insert(resource.into(), Served { cache, counters });
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        caches.insert(resource.into(), Served { cache, counters, number });
         self.caches.store(Arc::new(caches));
     }
 
@@ -86,7 +100,7 @@ impl Reads {
         let caches = self.caches.load();
         let mut all: Vec<_> = caches
             .iter()
-            .map(|(resource, Served { cache, counters })| Statistics {
+            .map(|(resource, Served { cache, counters, .. })| Statistics {
                 resource: resource.clone(),
                 memory: cache.memory(),
                 revision: cache.revision(),
@@ -204,7 +218,8 @@ impl Reads {
                 self.continued(cache, token, &proof.namespace).await?
             }
         };
-        Ok(page(&snapshot, proof, options, start))
+        let (meta, objects) = page(&snapshot, proof, options, start);
+        Ok(List { meta, objects, served: served.number })
     }
 
     /// The state at a revision. One that the store has and the cache has not is waited for.
@@ -270,7 +285,7 @@ impl Reads {
         let ticket = self.flights.watch(connection, resource, user, bytes)?;
         // Whoever ends the watches of a cache has put another in its place before: from here on this
         // watch is ended with them, or begins with the other one.
-        let Served { cache, counters } = self.served(resource)?;
+        let Served { cache, counters, .. } = self.served(resource)?;
         let interest = interest(proof, options.selectors.clone())?;
         let lifetime = options.timeout.filter(|it| !it.is_zero()).unwrap_or_else(random_lifetime);
         let resource = resource.clone();
@@ -323,7 +338,7 @@ fn page(
     proof: &Authorized<Target>,
     options: &ListOptions,
     start: Option<&str>,
-) -> List {
+) -> (ListMeta, Vec<Object>) {
     let everything = options.selectors.is_everything();
     let selectors = (!everything).then_some(&options.selectors);
     let namespace = Some(proof.namespace.as_str()).filter(|it| !it.is_empty());
@@ -338,5 +353,5 @@ fn page(
         meta.continue_token = token.encode(&proof.namespace);
         meta.remaining = everything.then(|| found.count() as u64 + 1);
     }
-    List { meta, objects }
+    (meta, objects)
 }

@@ -30,6 +30,7 @@ use crate::metrics::{Metrics, WatchCounters};
 use crate::reads::Reads;
 use crate::resources::Kind;
 use crate::writes::Writes;
+use crate::zipped::Pieces;
 
 /// How a server is set up.
 #[derive(Debug)]
@@ -124,6 +125,7 @@ impl Server {
             writes: writes.clone(),
             store,
             flights: flights.clone(),
+            pieces: Arc::new(Pieces::new(limits.zipped_bytes)),
             metrics,
             tokens,
             reading: Semaphore::new(limits.reads_in_flight),

@@ -10,8 +10,8 @@ use masthead_cache::{
 };
 use masthead_core::{LabelSelector, Mutation, Object, Resource, Revision, Selectors, Time};
 
-use super::report::{Figure, number};
-use super::{CacheArguments, Output, Peers, machine, peers, pods, report};
+use super::report::{Figure, Findings, number};
+use super::{CacheArguments, machine, peers, pods};
 
 /// Changes in one call of `apply`, as a busy watch delivers them.
 const BATCH: u32 = 100;
@@ -47,28 +47,16 @@ struct Measured {
 }
 
 pub(super) fn run(arguments: &CacheArguments) -> anyhow::Result<()> {
-    let peer = match arguments.peers {
-        Peers::Build => peers::client_go(arguments.pods, arguments.rounds),
-        Peers::Skip => Err(anyhow::anyhow!("--peers skip")),
-    };
+    let peer = arguments.common.peer(|| peers::client_go(arguments.pods, arguments.rounds))?;
     let measured = measure(arguments)?;
-    let figures = figures(&measured, peer.as_ref().ok());
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => {
-            let mut notes = vec![measured.note()];
-            notes.extend(peer.err().map(|error| format!("client-go was not measured: {error:#}")));
-            report::table(&machine, &notes, &figures);
-        }
-        Output::Json => {
-            let params = [
-                ("pods", arguments.pods.into()),
-                ("rounds", arguments.rounds.into()),
-                ("batch", BATCH.into()),
-            ];
-            report::json("cache", &machine, &params, &figures);
-        }
-    }
+    let params = [
+        ("pods", arguments.pods.into()),
+        ("rounds", arguments.rounds.into()),
+        ("batch", BATCH.into()),
+    ];
+    let mut found = Findings::new("cache", &params);
+    (found.figures, found.notes) = (figures(&measured, peer.as_ref()), vec![measured.note()]);
+    found.show(arguments.common.output);
     Ok(())
 }
 

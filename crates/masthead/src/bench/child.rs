@@ -3,7 +3,9 @@
 //! It says where it listens in one line of JSON, then does what lines on its standard input say and
 //! answers each with one line of JSON. It ends with its standard input.
 
-use std::io::{BufRead as _, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufWriter, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,6 +47,9 @@ pub(crate) struct ChildArguments {
     /// No server: bare sockets that are sent the same bytes
     #[arg(long)]
     bare: bool,
+    /// Bytes of a pod; 0: as they come
+    #[arg(long, default_value_t = 0)]
+    bytes: usize,
 }
 
 /// What the child says first.
@@ -56,6 +61,9 @@ pub(super) struct Hello {
     pub(super) token: String,
     /// The authority of its certificate, if it serves TLS.
     pub(super) ca: Option<String>,
+    /// The server, if that is not who says this.
+    #[serde(default)]
+    pub(super) process: Option<u32>,
 }
 
 /// What the child is asked.
@@ -65,6 +73,10 @@ pub(super) enum Order {
     Watches,
     /// Update so many pods, so many a second.
     Update { rate: u32, count: u32 },
+    /// Rewrite so many of a hundred pods at once.
+    Touch { percent: u32 },
+    /// Start the server again on what is stored.
+    Restart,
 }
 
 /// What the child answers.
@@ -73,6 +85,19 @@ pub(super) enum Answer {
     Watches(usize),
     /// When each update was made, in microseconds since 1970.
     Updated(Vec<u64>),
+    /// How many were rewritten.
+    Touched(u32),
+    Restarted(Restarted),
+    /// It is not built for that.
+    Unable,
+}
+
+/// A server that was started again.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Restarted {
+    pub(super) process: u32,
+    /// Milliseconds from its start.
+    pub(super) ready_ms: f64,
 }
 
 pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
@@ -87,7 +112,7 @@ pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
             Arc::new(runtime.block_on(EtcdStore::open(EtcdSettings::new([url.as_str()])))?)
         }
     };
-    let objects = objects(arguments);
+    let objects = objects(arguments.pods, arguments.nodes, arguments.bytes);
     let (server, hello) = runtime.block_on(start(arguments, store.clone(), &objects))?;
     say(&hello)?;
     let updates = writes(&objects, Condition::Present);
@@ -96,18 +121,38 @@ pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
         Order::Update { rate, count } => {
             Answer::Updated(update(&runtime, &*store, &updates, rate, count))
         }
+        Order::Touch { percent } => Answer::Touched(touch(&runtime, &*store, &updates, percent)),
+        Order::Restart => Answer::Unable,
     })
 }
 
-/// The pods, on their nodes.
-fn objects(arguments: &ChildArguments) -> Vec<Object> {
+/// The pods, on their nodes or of so many bytes each.
+fn objects(pods: u32, nodes: u32, bytes: usize) -> Vec<Object> {
     let resource = Resource::pods();
-    let step = arguments.nodes / arguments.pods;
-    let make = |i: u32| match arguments.nodes {
-        0 => pods::pod(&resource, i, 1, 0),
-        _ => pods::pod_on(&resource, i, &pods::numbered_node(i * step)),
+    let parse = |text: String| {
+        Object::parse(&resource, text.into()).expect("the generator makes valid pods")
     };
-    (0..arguments.pods).map(make).collect()
+    match bytes {
+        0 => texts(pods, nodes).map(parse).collect(),
+        _ => (0..pods).map(|i| parse(pods::json_of(i, bytes))).collect(),
+    }
+}
+
+fn texts(pods: u32, nodes: u32) -> impl Iterator<Item = String> {
+    let step = nodes / pods;
+    (0..pods).map(move |i| match nodes {
+        0 => pods::json(i, 1, 0),
+        _ => pods::json_on(i, &pods::numbered_node(i * step)),
+    })
+}
+
+/// Writes the pods into a file, one a line, for a child that is not ours.
+pub(super) fn write_pods(pods: u32, nodes: u32, file: &Path) -> anyhow::Result<()> {
+    let mut file = BufWriter::new(File::create(file)?);
+    for pod in texts(pods, nodes) {
+        writeln!(file, "{pod}")?;
+    }
+    Ok(file.flush()?)
 }
 
 fn writes(objects: &[Object], condition: Condition) -> Vec<Write> {
@@ -141,7 +186,7 @@ async fn start(
     server.ready().await;
     let revision = store.current().await?.0;
     let ca = arguments.tls.then_some(credentials.ca);
-    let hello = Hello { address: server.address(), revision, token, ca };
+    let hello = Hello { address: server.address(), revision, token, ca, process: None };
     Ok((server, hello))
 }
 
@@ -157,6 +202,14 @@ fn update(
         let write = updates[at % updates.len()].clone();
         store.commit(vec![write]).await.remove(0).expect("the pod is there");
     }))
+}
+
+/// Rewrites so many of a hundred pods, spread evenly; gives how many.
+fn touch(runtime: &Runtime, store: &dyn Store, updates: &[Write], percent: u32) -> u32 {
+    let step = 100 / percent.clamp(1, 100) as usize;
+    let some: Vec<_> = updates.iter().step_by(step).cloned().collect();
+    let results = runtime.block_on(store.commit(some));
+    u32::try_from(results.iter().filter(|it| it.is_ok()).count()).unwrap_or(u32::MAX)
 }
 
 /// Does something `count` times, `rate` times a second; gives the time of each.

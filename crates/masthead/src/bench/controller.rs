@@ -23,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use super::place::Place;
 use super::process::Process;
-use super::report::{Figure, number};
-use super::{Output, Peers, machine, peers, report};
+use super::report::{Figure, Findings, number};
+use super::{Common, peers};
 
 mod ours;
 
@@ -33,12 +33,8 @@ pub(crate) struct ControllerArguments {
     /// Deployments at the server
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     objects: u32,
-    /// Also the peers, in the same run
-    #[arg(long, value_enum, default_value_t = Peers::Build)]
-    peers: Peers,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Reconciles at a time, as in the controllers.
@@ -117,34 +113,20 @@ pub(super) fn run(arguments: &ControllerArguments) -> anyhow::Result<()> {
         cost.with_context(|| format!("the controller of {}", who.name()))
     };
     let ours = measure(Who::Ours)?;
-    let mut figures = Vec::new();
+    // No limit on requests a second: that of controller-runtime is lifted.
+    let params =
+        [("objects", arguments.objects.into()), ("workers", WORKERS), ("requests_limited", 0)];
+    let mut found = Findings::new("controller", &params);
     for peer in [Who::KubeRs, Who::ControllerRuntime] {
-        let theirs = match arguments.peers {
-            Peers::Build => Some(measure(peer)?),
-            Peers::Skip => None,
-        };
-        figures.extend(compare(peer, &ours, theirs.as_ref()));
+        let theirs = arguments.common.peer(|| measure(peer))?;
+        found.figures.extend(compare(peer, &ours, theirs.as_ref()));
     }
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => {
-            let note = format!(
-                "{} deployments, a config map for each; {WORKERS} reconciles at a time, no limit on \
-                 requests a second (controller-runtime's default of 20 is lifted)",
-                arguments.objects
-            );
-            report::table(&machine, &[note], &figures);
-        }
-        Output::Json => {
-            // No limit on requests a second: that of controller-runtime is lifted.
-            let params = [
-                ("objects", arguments.objects.into()),
-                ("workers", WORKERS),
-                ("requests_limited", 0),
-            ];
-            report::json("controller", &machine, &params, &figures);
-        }
-    }
+    found.notes = vec![format!(
+        "{} deployments, a config map for each; {WORKERS} reconciles at a time, no limit on \
+         requests a second (controller-runtime's default of 20 is lifted)",
+        arguments.objects
+    )];
+    found.show(arguments.common.output);
     Ok(())
 }
 

@@ -8,10 +8,11 @@ use anyhow::ensure;
 use tokio::task::{JoinHandle, JoinSet, block_in_place};
 use tokio::time::{Instant, sleep};
 
+use super::child::microseconds;
 use super::pods;
 use super::process::Served;
 use super::report::number;
-use super::wire::{self, Arrivals, Dialer, Watch, h2};
+use super::wire::{self, Arrivals, Dialer, Watch, http};
 
 /// Connections that are being opened at once.
 const OPENING: usize = 64;
@@ -52,6 +53,8 @@ pub(super) struct Herd {
     dialer: Dialer,
     revision: u64,
     sees: Sees,
+    /// Do watches ask for everything there is first?
+    initial: bool,
     arrivals: Arc<Arrivals>,
     watches: Vec<Arc<Watch>>,
     tasks: Vec<JoinHandle<()>>,
@@ -66,6 +69,7 @@ pub(super) struct Delivery {
     /// Milliseconds from the update to the event.
     pub(super) p50: f64,
     pub(super) p99: f64,
+    pub(super) p999: f64,
     pub(super) longest: f64,
     /// Watches that ended or missed events.
     pub(super) lost: usize,
@@ -80,11 +84,15 @@ impl Herd {
         let dialer = Dialer::new(&served.hello, http2)?;
         let (arrivals, watches, tasks) = (Arc::default(), Vec::new(), Vec::new());
         let revision = served.hello.revision;
-        Ok(Self { dialer, revision, sees, arrivals, watches, tasks })
+        Ok(Self { dialer, revision, sees, initial: false, arrivals, watches, tasks })
     }
 
     fn watch(&mut self, watch: usize) -> (Arc<Watch>, String) {
-        let path = wire::watch_path(self.revision, self.sees.node(watch).as_deref());
+        let path = if self.initial {
+            wire::INITIAL_PATH.to_owned()
+        } else {
+            wire::watch_path(self.revision, self.sees.node(watch).as_deref())
+        };
         self.watches.push(Watch::new(&self.arrivals));
         (self.watches[watch].clone(), path)
     }
@@ -95,8 +103,8 @@ impl Herd {
         for number in self.watches.len()..count {
             let ((watch, path), dialer) = (self.watch(number), self.dialer.clone());
             opening.spawn(async move {
-                let stream = wire::open(&dialer, number, &path).await?;
-                anyhow::Ok(tokio::spawn(watch.follow(stream)))
+                let opened = wire::open(&dialer, number, &path, &watch).await?;
+                anyhow::Ok(tokio::spawn(watch.follow(opened)))
             });
             if opening.len() >= OPENING
                 && let Some(opened) = opening.join_next().await
@@ -122,11 +130,11 @@ impl Herd {
                 (first..count.min(first + streams)).map(|it| self.watch(it)).collect();
             let dialer = self.dialer.clone();
             opening.spawn(async move {
-                let mut sender = h2::connect(&dialer, first / streams).await?;
+                let mut sender = http::connect(&dialer, first / streams).await?;
                 let mut tasks = Vec::new();
                 for (watch, path) in watches {
-                    let body = h2::ask(&dialer, &mut sender, &path).await?;
-                    tasks.push(tokio::spawn(h2::follow(watch, body)));
+                    let body = http::ask(&dialer, &mut sender, &path, None).await?;
+                    tasks.push(tokio::spawn(http::follow(watch, body)));
                 }
                 anyhow::Ok(tasks)
             });
@@ -140,6 +148,26 @@ impl Herd {
             self.tasks.extend(opened??);
         }
         Ok(())
+    }
+
+    /// Opens so many watches and waits until each has been told so much, with or without what there was
+    /// before; times count from the beginning.
+    pub(super) async fn catch_up(
+        &mut self,
+        served: &Served,
+        count: usize,
+        events: usize,
+        initial: bool,
+    ) -> anyhow::Result<Delivery> {
+        self.initial = initial;
+        let (before, start, began) = (served.usage(), Instant::now(), microseconds());
+        self.open(count).await?;
+        // The bookmark that ends the initial events is one, too.
+        let each = events + usize::from(initial);
+        self.wait(each, Instant::now() + PATIENCE).await;
+        let seconds = start.elapsed().as_secs_f64();
+        let processor = served.usage().processor - before.processor;
+        Ok(self.judge(&vec![began; each], processor, seconds))
     }
 
     /// Updates pods at a pace and waits for the last event; once in the life of a herd.
@@ -210,6 +238,7 @@ impl Herd {
             processor_each: processor * 1e6 / number(self.events().max(1)),
             p50: milliseconds(500),
             p99: milliseconds(990),
+            p999: milliseconds(999),
             longest: milliseconds(1000),
             lost,
             busy: processor / seconds,

@@ -1,26 +1,30 @@
-//! A list of many pods: the server's processor time, against bare vectored writes of the same bytes.
+//! A list of many pods: the server's processor time, against bare vectored writes of the same bytes
+//! and against kube-apiserver.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use http_body_util::BodyExt as _;
 use tokio::runtime::Runtime;
 
+use super::Common;
 use super::child::Hello;
 use super::process::{Served, Side};
-use super::report::{Figure, number};
-use super::wire::{Dialer, frames, h2};
-use super::{Output, machine, report};
+use super::report::{Figure, Findings, number};
+use super::wire::{Dialer, frames, http};
 
 /// What the client reads at a time.
 const READ_BYTES: usize = 1 << 20;
 const PATH: &str = "/api/v1/pods?resourceVersion=0";
-/// kube-apiserver on a machine of this kind, over TLS as it always is, for 10,000 pods: milliseconds
-/// of processor over HTTP/1.1 and HTTP/2.
-const APISERVER: (f64, f64) = (1020.0, 1630.0);
+/// Lists of the peer in each round: one takes it a second.
+const PEER_LISTS: u32 = 2;
+/// Pods of a hundred that change between two compressed lists.
+const CHANGED_PERCENT: u32 = 1;
+/// Between two looks at whether a server is done with what was changed.
+const SETTLE: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 pub(crate) struct ListArguments {
@@ -33,9 +37,8 @@ pub(crate) struct ListArguments {
     /// Rounds; the best of each side counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Milliseconds for one list: processor time of the server, and time on the client's clock.
@@ -53,60 +56,94 @@ impl Cost {
     }
 }
 
+/// The best of each way to list from a server that talks TLS.
+struct Secure {
+    one: Cost,
+    two: Cost,
+    zipped: Cost,
+    zipped_bytes: u64,
+}
+
+impl Secure {
+    const WORST: Self =
+        Self { one: Cost::WORST, two: Cost::WORST, zipped: Cost::WORST, zipped_bytes: 0 };
+
+    fn measure(
+        &mut self,
+        runtime: &Runtime,
+        served: &mut Served,
+        lists: u32,
+    ) -> anyhow::Result<()> {
+        self.one = self.one.better(tls(runtime, served, lists, false)?);
+        self.two = self.two.better(tls(runtime, served, lists, true)?);
+        let (zipped, bytes) = zipped(runtime, served, lists)?;
+        (self.zipped, self.zipped_bytes) = (self.zipped.better(zipped), bytes);
+        Ok(())
+    }
+}
+
 pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
-    let ours = Served::start(Side::Plain, arguments.pods, 0)?;
-    let tls = Served::start(Side::Tls, arguments.pods, 0)?;
-    let bare = Served::start(Side::Bare, arguments.pods, 0)?;
-    let (mut one, mut two, mut secure, mut floor) =
-        (Cost::WORST, Cost::WORST, Cost::WORST, Cost::WORST);
+    let (pods, lists) = (arguments.pods, arguments.lists);
+    let peer = arguments.common.peer(|| Served::start(Side::Apiserver, pods, 0))?;
+    let ours = Served::start(Side::Plain, pods, 0)?;
+    let mut tls = Served::start(Side::Tls, pods, 0)?;
+    let bare = Served::start(Side::Bare, pods, 0)?;
+    let (mut one, mut two, mut floor) = (Cost::WORST, Cost::WORST, Cost::WORST);
+    let (mut secure, mut theirs) = (Secure::WORST, peer.map(|it| (it, Secure::WORST)));
     let mut bytes = 0;
     for _ in 0..arguments.rounds {
         // Side by side: what the machine does meanwhile hits all.
-        floor = floor.better(http1(&bare, arguments.lists, &mut bytes)?);
-        one = one.better(http1(&ours, arguments.lists, &mut bytes)?);
-        two = two.better(http2(&ours, arguments.lists)?);
-        secure = secure.better(runtime.block_on(http2_tls(&tls, arguments.lists))?);
+        floor = floor.better(http1(&bare, lists, &mut bytes)?);
+        one = one.better(http1(&ours, lists, &mut bytes)?);
+        two = two.better(http2(&ours, lists)?);
+        secure.measure(&runtime, &mut tls, lists)?;
+        if let Some((peer, theirs)) = &mut theirs {
+            theirs.measure(&runtime, peer, PEER_LISTS)?;
+        }
     }
-    let ms = |name, ours: Cost, against, theirs, at_most| {
-        Figure::new(name, ours.processor, "ms", (against, Some(theirs)), at_most)
+    let theirs = theirs.map(|(_, costs)| costs);
+    let against_floor = |name, ours: Cost, at_most| {
+        let floor = ("bare writes", Some(floor.processor));
+        Figure::new(name, ours.processor, "ms", floor, at_most)
     };
-    let share = f64::from(arguments.pods) / 10_000.0;
-    let figures = [
-        ms("processor a list, HTTP/1.1, plain", one, "bare writes", floor.processor, 1.3),
-        ms("processor a list, HTTP/2, plain", two, "bare writes", floor.processor, 1.6),
-        ms("… HTTP/1.1, against a peer", one, "kube-apiserver", APISERVER.0 * share, 0.2),
-        ms("… HTTP/2 with TLS, against a peer", secure, "kube-apiserver", APISERVER.1 * share, 0.2),
+    let against_peer = |name, of: fn(&Secure) -> Cost, at_most| {
+        let theirs = ("kube-apiserver", theirs.as_ref().map(|it| of(it).processor));
+        Figure::new(name, of(&secure).processor, "ms", theirs, at_most)
+    };
+    let params =
+        [("pods", pods.into()), ("lists", lists.into()), ("rounds", arguments.rounds.into())];
+    let mut found = Findings::new("list", &params);
+    found.figures = vec![
+        against_floor("processor a list, HTTP/1.1, plain", one, 1.3),
+        against_floor("processor a list, HTTP/2, plain", two, 1.3),
+        against_peer("processor a list, HTTP/1.1, TLS", |it| it.one, 0.1),
+        against_peer("processor a list, HTTP/2, TLS", |it| it.two, 0.1),
+        against_peer("processor a list, gzip, 1 % changed, HTTP/2, TLS", |it| it.zipped, 0.1),
     ];
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => {
-            let notes = [
-                format!(
-                    "{:.1} MB; on the client's clock bare {:.0} ms, HTTP/1.1 {:.0} ms, \
-                     HTTP/2 {:.0} ms, HTTP/2 with TLS {:.0} ms",
-                    number(bytes) / 1e6,
-                    floor.wall,
-                    one.wall,
-                    two.wall,
-                    secure.wall
-                ),
-                "kube-apiserver's figures are of a machine of this kind, not of this run; it always \
-                 talks TLS"
-                    .to_owned(),
-            ];
-            report::table(&machine, &notes, &figures);
-        }
-        Output::Json => {
-            let params = [
-                ("pods", arguments.pods.into()),
-                ("lists", arguments.lists.into()),
-                ("rounds", arguments.rounds.into()),
-                ("bytes", bytes),
-            ];
-            report::json("list", &machine, &params, &figures);
-        }
-    }
+    let megabytes = |bytes: u64| number(bytes) / 1e6;
+    found.notes = vec![format!(
+        "{:.1} MB, gzip {:.1} MB; on the client's clock bare {:.0} ms, HTTP/1.1 {:.0} ms, HTTP/2 {:.0} \
+         ms, with TLS {:.0} and {:.0} ms, gzip {:.0} ms",
+        megabytes(bytes),
+        megabytes(secure.zipped_bytes),
+        floor.wall,
+        one.wall,
+        two.wall,
+        secure.one.wall,
+        secure.two.wall,
+        secure.zipped.wall
+    )];
+    found.notes.extend(theirs.map(|it| {
+        format!(
+            "kube-apiserver: {:.0} and {:.0} ms, gzip {:.0} ms and {:.1} MB",
+            it.one.wall,
+            it.two.wall,
+            it.zipped.wall,
+            megabytes(it.zipped_bytes)
+        )
+    }));
+    found.show(arguments.common.output);
     Ok(())
 }
 
@@ -165,20 +202,48 @@ fn http2(served: &Served, lists: u32) -> anyhow::Result<Cost> {
     cost(served, lists, || client.get(PATH).map(|_| ()))
 }
 
-/// Lists over one HTTP/2 connection with TLS.
-async fn http2_tls(served: &Served, lists: u32) -> anyhow::Result<Cost> {
-    let dialer = Dialer::new(&served.hello, true)?;
-    let mut sender = h2::connect(&dialer, 0).await?;
-    let handle = tokio::runtime::Handle::current();
-    tokio::task::block_in_place(|| {
-        cost(served, lists, || {
-            handle.block_on(async {
-                let mut body = h2::ask(&dialer, &mut sender, PATH).await?;
-                while let Some(frame) = body.frame().await {
-                    frame?;
-                }
-                Ok(())
-            })
-        })
+/// Lists over one connection with TLS.
+fn tls(runtime: &Runtime, served: &Served, lists: u32, http2: bool) -> anyhow::Result<Cost> {
+    let dialer = Dialer::new(&served.hello, http2)?;
+    let mut sender = runtime.block_on(http::connect(&dialer, 0))?;
+    cost(served, lists, || {
+        let read = async { http::drain(http::ask(&dialer, &mut sender, PATH, None).await?).await };
+        runtime.block_on(read).map(|_| ())
     })
+}
+
+/// Compressed lists over one HTTP/2 connection with TLS, some pods changed before each. What taking in
+/// the changes costs is not counted.
+fn zipped(runtime: &Runtime, served: &mut Served, lists: u32) -> anyhow::Result<(Cost, u64)> {
+    let dialer = Dialer::new(&served.hello, true)?;
+    let mut sender = runtime.block_on(http::connect(&dialer, 0))?;
+    let (mut processor, mut wall, mut bytes) = (0.0, Duration::ZERO, 0);
+    for at in 0..=lists {
+        served.touch(CHANGED_PERCENT)?;
+        settle(served);
+        let (before, start) = (served.usage(), Instant::now());
+        bytes = runtime.block_on(async {
+            http::drain(http::ask(&dialer, &mut sender, PATH, Some("gzip")).await?).await
+        })?;
+        // The first one finds nothing compressed yet.
+        if at > 0 {
+            processor += served.usage().processor - before.processor;
+            wall += start.elapsed();
+        }
+    }
+    let each = |seconds: f64| seconds * 1e3 / f64::from(lists);
+    Ok((Cost { processor: each(processor), wall: each(wall.as_secs_f64()) }, bytes))
+}
+
+/// Waits until a server has nothing to do.
+fn settle(served: &Served) {
+    let mut last = f64::NEG_INFINITY;
+    loop {
+        sleep(SETTLE);
+        let used = served.usage().processor;
+        if used <= last {
+            return;
+        }
+        last = used;
+    }
 }

@@ -19,6 +19,9 @@ const KUBE_RS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/ku
 const CONTROLLER_RUNTIME: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/controller-runtime");
 
+const KUBE_APISERVER: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/kube-apiserver");
+
 /// A file of the peers.
 pub(super) fn source(path: &str) -> anyhow::Result<String> {
     let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
@@ -43,7 +46,7 @@ fn kube_rs_program(name: &str) -> anyhow::Result<PathBuf> {
         .args(["build", "--release", "--quiet", "--target-dir", "target"])
         .current_dir(folder)
         .status()
-        .context("could not run cargo; install Rust, or pass --peers skip")?;
+        .context("could not run cargo; install Rust, or leave --peers out")?;
     ensure!(build.success(), "cargo build failed in {KUBE_RS}");
     Ok(folder.join("target/release").join(name))
 }
@@ -58,6 +61,11 @@ pub(super) fn controller_runtime() -> anyhow::Result<PathBuf> {
     go_program(CONTROLLER_RUNTIME, "controller-runtime")
 }
 
+/// Builds kube-apiserver, with its etcd and the other side of our measurements around it.
+pub(super) fn kube_apiserver() -> anyhow::Result<PathBuf> {
+    go_program(KUBE_APISERVER, "kube-apiserver")
+}
+
 fn go_program(folder: &str, name: &str) -> anyhow::Result<PathBuf> {
     let path = Path::new(folder);
     ensure!(path.exists(), "{folder} is not there; run from a checkout");
@@ -67,15 +75,24 @@ fn go_program(folder: &str, name: &str) -> anyhow::Result<PathBuf> {
         .args([&program, Path::new(".")])
         .current_dir(path)
         .status()
-        .context("could not run go; install Go 1.26 or newer, or pass --peers skip")?;
+        .context("could not run go; install Go 1.26 or newer, or leave --peers out")?;
     ensure!(build.success(), "go build failed in {folder}");
     Ok(program)
 }
 
 /// Runs the program that uses client-go, on the same pods.
 pub(super) fn client_go(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
+    client_go_on(pods, &[format!("-rounds={rounds}")])
+}
+
+/// The same program's figures of handlers.
+pub(super) fn client_go_handlers(pods: u32, rounds: u32) -> anyhow::Result<Figures> {
+    client_go_on(pods, &["-handlers".to_owned(), format!("-rounds={rounds}")])
+}
+
+fn client_go_on(pods: u32, arguments: &[String]) -> anyhow::Result<Figures> {
     let mut peer = Command::new(client_go_program()?)
-        .arg(format!("-rounds={rounds}"))
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

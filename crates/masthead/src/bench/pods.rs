@@ -200,9 +200,23 @@ pub(super) fn numbered_node(i: u32) -> String {
 }
 
 /// Pod `i` on a node of any name.
-pub(super) fn pod_on(resource: &Resource, i: u32, node_name: &str) -> Object {
-    let body = json(i, 1, 0).replace(&node(i, 0), node_name);
-    Object::parse(resource, body.into()).expect("the generator makes valid pods")
+pub(super) fn json_on(i: u32, node_name: &str) -> String {
+    json(i, 1, 0).replace(&node(i, 0), node_name)
+}
+
+/// Pod `i` with next to nothing in it but an annotation that makes it as large as this.
+pub(super) fn json_of(i: u32, bytes: usize) -> String {
+    const END: &str = r#""}},"spec":{"containers":[{"name":"main","image":"main"}]}}"#;
+    let mut pod = format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{}","namespace":"team-{:02}","uid":"{}","resourceVersion":"1","annotations":{{"example.com/filling":""#,
+        name(i),
+        i % TEAMS,
+        uid(u64::from(i))
+    );
+    let missing = bytes.saturating_sub(pod.len() + END.len());
+    pod.extend((0..missing).map(|at| char::from(b'a' + (mix(at as u64) & 15) as u8)));
+    pod.push_str(END);
+    pod
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 
-use super::report::{Figure, number};
-use super::{Output, Peers, machine, peers, report};
+use super::report::{Figure, Findings, number};
+use super::{Common, peers};
 
 mod overhead;
 
@@ -20,12 +20,8 @@ pub(crate) struct QueueArguments {
     /// Rounds of each measurement; the best counts, for us and for the peer
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// client-go's figures in the same run
-    #[arg(long, value_enum, default_value_t = Peers::Build)]
-    peers: Peers,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Keys that come and go, and operations in a round, as in the peer.
@@ -51,16 +47,14 @@ pub(super) fn run(arguments: &QueueArguments) -> anyhow::Result<()> {
         ("p99", best(&|| runtime.block_on(runtime.spawn(delay(keys.clone()))).unwrap_or(f64::NAN))),
     ];
     let overhead = runtime.block_on(overhead::median())?;
-    let theirs = match arguments.peers {
-        Peers::Build => Some(peers::client_go_queue(arguments.rounds)?),
-        Peers::Skip => None,
-    };
+    let theirs = arguments.common.peer(|| peers::client_go_queue(arguments.rounds))?;
     let against = |at: usize, label, at_most| {
         let (name, ours) = ours[at];
         let theirs = theirs.as_ref().and_then(|figures| figures.get(name)).copied();
         Figure::new(label, ours, "ns", ("client-go", theirs), at_most)
     };
-    let figures = [
+    let mut found = Findings::new("queue", &[("rounds", arguments.rounds.into())]);
+    found.figures = vec![
         against(0, "add, get and done of one key", 0.5),
         against(1, "add of a key that waits", 0.5),
         against(2, "add, get and done, 1 producer and 1 worker", 0.5),
@@ -74,13 +68,7 @@ pub(super) fn run(arguments: &QueueArguments) -> anyhow::Result<()> {
             1.0,
         ),
     ];
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => report::table(&machine, &[], &figures),
-        Output::Json => {
-            report::json("queue", &machine, &[("rounds", arguments.rounds.into())], &figures);
-        }
-    }
+    found.show(arguments.common.output);
     Ok(())
 }
 

@@ -12,14 +12,11 @@ use super::herd::{Delivery, Herd, Sees};
 use super::machine::usage;
 use super::place::Place;
 use super::process::{Process, Served, Side};
-use super::report::{Figure, number};
-use super::{Output, machine, report};
+use super::report::{Figure, Findings, number};
+use super::{Common, fanout, machine};
 
 /// Pods that the updates go round among.
 const PODS: u32 = 1_000;
-/// kube-apiserver on a machine of this kind with 1,000 watches over TLS at 30 updates a second:
-/// processor microseconds a delivery.
-const APISERVER_30: f64 = 36.0;
 
 #[derive(Args)]
 pub(crate) struct ReplicasArguments {
@@ -39,9 +36,8 @@ pub(crate) struct ReplicasArguments {
     /// Length of each measurement
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What one number of servers did.
@@ -101,41 +97,43 @@ pub(super) fn run(arguments: &ReplicasArguments) -> anyhow::Result<()> {
         anyhow::bail!("no number of servers is named");
     };
     let lost = number(outcomes.iter().map(|it| it.lost() as u64).sum());
-    let figures = [
+    let params = [
+        ("watches", arguments.watches.into()),
+        ("rate", arguments.rate.into()),
+        ("seconds", arguments.seconds.into()),
+        ("pods", PODS.into()),
+    ];
+    let mut found = Findings::new("replicas", &params);
+    let peer = arguments.common.peer(|| runtime.block_on(peer(arguments)))?;
+    found.figures = vec![
         Figure::new(
             "processor a delivery, fewest servers, TLS",
             fewest.each(),
             "µs",
-            ("kube-apiserver", Some(APISERVER_30)),
+            ("kube-apiserver", peer.as_ref().map(|it| it.processor_each)),
             0.5,
         ),
         Figure::new(
-            "… most servers",
+            "processor a delivery, most servers, TLS",
             most.each(),
             "µs",
-            ("fewest", Some(fewest.each())),
+            ("fewest servers", Some(fewest.each())),
             f64::INFINITY,
         ),
-        Figure::new("watches lost", lost, "", ("limit", Some(1.0)), 0.0),
+        Figure::new("watches lost", lost, "lost", ("limit", Some(1.0)), 0.0),
     ];
-    let mut notes: Vec<_> = outcomes.iter().map(|it| it.note(arguments.rate)).collect();
-    notes.push(
-        "kube-apiserver's figure is of a machine of this kind, at 30 updates a second".into(),
-    );
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => report::table(&machine, &notes, &figures),
-        Output::Json => {
-            let params = [
-                ("watches", arguments.watches.into()),
-                ("rate", arguments.rate.into()),
-                ("seconds", arguments.seconds.into()),
-                ("pods", PODS.into()),
-            ];
-            report::json("replicas", &machine, &params, &figures);
-        }
-    }
+    found.notes = outcomes.iter().map(|it| it.note(arguments.rate)).collect();
+    found.notes.extend(peer.map(|it| fanout::note("kube-apiserver", &it)));
+    found.show(arguments.common.output);
     Ok(())
+}
+
+/// The peer with as many watches.
+async fn peer(arguments: &ReplicasArguments) -> anyhow::Result<Delivery> {
+    let mut served = Served::start(Side::Apiserver, PODS, 0)?;
+    let mut herd = Herd::new(&served, false, Sees::Everything)?;
+    herd.open(arguments.watches as usize).await?;
+    herd.deliver(&mut served, arguments.rate, arguments.rate * arguments.seconds).await
 }
 
 async fn measure(arguments: &ReplicasArguments, count: u32) -> anyhow::Result<Outcome> {

@@ -6,8 +6,8 @@ use tokio::runtime::Runtime;
 use super::fanout::lost;
 use super::herd::{Delivery, Herd, Sees};
 use super::process::{Served, Side};
-use super::report::{Figure, number};
-use super::{Output, machine, report};
+use super::report::{Figure, Findings, number};
+use super::{Common, machine};
 
 /// Pods; where there are fewer nodes, as many as those.
 const PODS: u32 = 10_000;
@@ -35,9 +35,8 @@ pub(crate) struct ScaleArguments {
     /// Talk TLS
     #[arg(long)]
     tls: bool,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 struct Scaled {
@@ -50,37 +49,33 @@ struct Scaled {
 pub(super) fn run(arguments: &ScaleArguments) -> anyhow::Result<()> {
     machine::raise_file_limit();
     let runtime = Runtime::new()?;
-    let (mut figures, mut notes) = (Vec::new(), Vec::new());
     let files = rlimit::getrlimit(rlimit::Resource::NOFILE)?.0.saturating_sub(OTHER_FILES);
     let watches = arguments.watches.min(u32::try_from(files).unwrap_or(u32::MAX));
+    let params = [
+        ("watches", watches.into()),
+        ("streams", arguments.streams.into()),
+        ("seconds", arguments.seconds.into()),
+        ("rate", arguments.rate.into()),
+    ];
+    let mut found = Findings::new("scale", &params);
     if watches < arguments.watches {
-        notes.push(format!("{watches} watches over HTTP/1.1: the system allows no more files"));
+        found
+            .notes
+            .push(format!("{watches} watches over HTTP/1.1: the system allows no more files"));
     }
     if watches > 0 {
         let it = runtime.block_on(measure(arguments, watches, false))?;
-        figures.push(lost("watches lost, HTTP/1.1", &it.delivery));
-        figures.push(delay("delay of 99 in 100, HTTP/1.1", &it.delivery));
-        notes.push(it.note("HTTP/1.1"));
+        found.figures.push(lost("watches lost, HTTP/1.1", &it.delivery));
+        found.figures.push(delay("delay of 99 in 100, HTTP/1.1", &it.delivery));
+        found.notes.push(it.note("HTTP/1.1"));
     }
     if arguments.streams > 0 {
         let it = runtime.block_on(measure(arguments, arguments.streams, true))?;
-        figures.push(lost("watches lost, HTTP/2", &it.delivery));
-        figures.push(delay("delay of 99 in 100, HTTP/2", &it.delivery));
-        notes.push(it.note("HTTP/2"));
+        found.figures.push(lost("watches lost, HTTP/2", &it.delivery));
+        found.figures.push(delay("delay of 99 in 100, HTTP/2", &it.delivery));
+        found.notes.push(it.note("HTTP/2"));
     }
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => report::table(&machine, &notes, &figures),
-        Output::Json => {
-            let params = [
-                ("watches", watches.into()),
-                ("streams", arguments.streams.into()),
-                ("seconds", arguments.seconds.into()),
-                ("rate", arguments.rate.into()),
-            ];
-            report::json("scale", &machine, &params, &figures);
-        }
-    }
+    found.show(arguments.common.output);
     Ok(())
 }
 

@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 
 use super::child::Hello;
 use super::place::Place;
-use super::process::Process;
-use super::report::{Figure, number};
+use super::process::{Process, Served, Side};
+use super::report::{Figure, Findings, number};
 use super::wire::{self, Dialer, Stream};
-use super::{Output, machine, report, store};
+use super::{Common, store};
 
 /// Clients that create at the same time, each on a connection of its own.
 const CLIENTS: usize = 64;
@@ -27,6 +27,11 @@ const CLIENTS: usize = 64;
 const OBJECT_BYTES: usize = 4096;
 /// What an answer to a creation has at most.
 const ANSWER_BYTES: usize = 16 * 1024;
+/// Pods that kube-apiserver is started with, too.
+const FEW: u32 = 10_000;
+const MORE: u32 = 50_000;
+/// After a start this long until memory is looked at, so that a collector of garbage has had its turn.
+const REST: Duration = Duration::from_secs(5);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 #[derive(Args)]
@@ -40,9 +45,8 @@ pub(crate) struct ServeArguments {
     /// Where to measure; everything is removed afterwards
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// A server that is ready.
@@ -67,57 +71,73 @@ struct Created {
     count: u32,
 }
 
+/// The peer with pods in its etcd: milliseconds until it is ready, and what it then has resident.
+struct Peer {
+    took: f64,
+    resident: f64,
+}
+
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let place = Place::new(&arguments.dir)?;
     let runtime = Runtime::new()?;
     let empty = Ready::start(&place.path("empty"))?;
     let created = runtime.block_on(create(&empty, Duration::from_secs(arguments.seconds)))?;
-    let few = runtime.block_on(start_with(&place.path("few"), 10_000))?;
-    let many = runtime.block_on(start_with(&place.path("many"), arguments.pods))?;
+    let start = |name, pods| runtime.block_on(start_with(&place.path(name), pods));
+    let few = start("few", FEW)?;
+    let more = start("more", MORE)?;
+    let many = start("many", arguments.pods)?;
+    let params = [
+        ("pods", arguments.pods.into()),
+        ("seconds", arguments.seconds),
+        ("clients", CLIENTS as u64),
+        ("object_bytes", OBJECT_BYTES as u64),
+    ];
+    let mut found = Findings::new("serve", &params);
     let limit =
         |name, ours, unit, limit| Figure::new(name, ours, unit, ("limit", Some(limit)), 1.0);
     let share = f64::from(arguments.pods) / 100_000.0;
     let json = |name, it: &Started| {
         Figure::new(name, it.resident / 1e6, "MB", ("their JSON", Some(it.bytes / 1e6)), 1.5)
     };
-    let figures = [
+    let each = created.each.as_secs_f64();
+    found.figures = vec![
         limit("ready, empty store", empty.took, "ms", 300.0),
         limit("ready, many pods", many.took, "ms", 3000.0 * share),
-        json("resident with 10,000 pods", &few),
-        json("resident with many pods", &many),
-        limit(
-            "a creation of 4 KB over HTTPS",
-            created.each.as_secs_f64() * 1e6,
-            "µs",
-            1e6 / 3000.0,
+        json("resident, 10,000 pods", &few),
+        json("resident, many pods", &many),
+        limit("a creation of 4 KB over HTTPS", each * 1e6, "µs", 1e6 / 3000.0),
+    ];
+    let peers = [arguments.common.peer(|| peer(FEW))?, arguments.common.peer(|| peer(MORE))?];
+    let against = |name, unit, ours, at: usize, of: fn(&Peer) -> f64, at_most| {
+        let theirs = ("kube-apiserver", peers[at].as_ref().map(of));
+        Figure::new(name, ours, unit, theirs, at_most)
+    };
+    let megabytes: fn(&Peer) -> f64 = |it| it.resident / 1e6;
+    found.figures.extend([
+        against("ready, 50,000 pods", "ms", more.took, 1, |it| it.took, 0.1),
+        against("resident, 10,000 pods", "MB", few.resident / 1e6, 0, megabytes, 0.2),
+        against("resident, 50,000 pods", "MB", more.resident / 1e6, 1, megabytes, 0.2),
+    ]);
+    found.notes = vec![
+        format!("many pods are {}; 10,000 are ready in {:.0} ms", arguments.pods, few.took),
+        format!(
+            "{} creations from {CLIENTS} connections, {:.0} a second, {:.0} µs of the server's \
+             processor each",
+            created.count,
+            1.0 / each,
+            created.processor_each
         ),
     ];
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => {
-            let notes = [
-                format!("many pods are {}; 10,000 are ready in {:.0} ms", arguments.pods, few.took),
-                format!(
-                    "{} creations from {CLIENTS} connections, {:.0} a second, {:.0} µs of the \
-                     server's processor each",
-                    created.count,
-                    1.0 / created.each.as_secs_f64(),
-                    created.processor_each
-                ),
-            ];
-            report::table(&machine, &notes, &figures);
-        }
-        Output::Json => {
-            let params = [
-                ("pods", arguments.pods.into()),
-                ("seconds", arguments.seconds),
-                ("clients", CLIENTS as u64),
-                ("object_bytes", OBJECT_BYTES as u64),
-            ];
-            report::json("serve", &machine, &params, &figures);
-        }
-    }
+    found.show(arguments.common.output);
     Ok(())
+}
+
+/// Starts the peer on pods that are there; it is ready when it has them in its cache.
+fn peer(pods: u32) -> anyhow::Result<Peer> {
+    let mut served = Served::start(Side::Apiserver, pods, 0)?;
+    let took = served.restart()?;
+    std::thread::sleep(REST);
+    Ok(Peer { took, resident: number(served.usage().resident) })
 }
 
 impl Ready {
@@ -136,7 +156,8 @@ impl Ready {
         let address = address.with_context(|| format!("the server says {line:?}"))?.parse()?;
         let read = |name: &str| fs::read_to_string(directory.join("credentials").join(name));
         let token = read("admin.token")?.trim().to_owned();
-        let hello = Hello { address, revision: 0, token, ca: Some(read("ca.crt")?) };
+        let ca = Some(read("ca.crt")?);
+        let hello = Hello { address, revision: 0, token, ca, process: None };
         Ok(Self { process, hello, took })
     }
 }
@@ -147,6 +168,7 @@ async fn start_with(directory: &Path, pods: u32) -> anyhow::Result<Started> {
     let bytes = number(store::fill(&store, pods).await?);
     drop(store);
     let ready = Ready::start(directory)?;
+    std::thread::sleep(REST);
     let resident = number(ready.process.usage().resident);
     drop(ready.process);
     fs::remove_dir_all(directory)?;

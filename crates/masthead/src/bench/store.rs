@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::place::Place;
-use super::report::{Figure, number};
-use super::{Output, machine, pods, report};
+use super::report::{Figure, Findings, number};
+use super::{Common, pods};
 
 mod bare;
 
@@ -44,9 +44,8 @@ pub(crate) struct StoreArguments {
     /// Where to measure; everything is removed afterwards
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Nanoseconds a creation, milliseconds for the rest.
@@ -68,21 +67,16 @@ struct Measured {
 
 pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
     let measured = measure(arguments)?;
-    let figures = measured.figures();
-    let machine = machine::description();
-    match arguments.output {
-        Output::Table => report::table(&machine, &measured.notes(), &figures),
-        Output::Json => {
-            let params = [
-                ("pods", arguments.pods.into()),
-                ("rounds", arguments.rounds.into()),
-                ("writers", WRITERS.into()),
-                ("object_bytes", OBJECT_BYTES as u64),
-                ("page", PAGE as u64),
-            ];
-            report::json("store", &machine, &params, &figures);
-        }
-    }
+    let params = [
+        ("pods", arguments.pods.into()),
+        ("rounds", arguments.rounds.into()),
+        ("writers", WRITERS.into()),
+        ("object_bytes", OBJECT_BYTES as u64),
+        ("page", PAGE as u64),
+    ];
+    let mut found = Findings::new("store", &params);
+    (found.figures, found.notes) = (measured.figures(), measured.notes());
+    found.show(arguments.common.output);
     Ok(())
 }
 

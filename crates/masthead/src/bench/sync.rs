@@ -1,6 +1,7 @@
 //! The first sync of all pods: processor time and memory of the client, against kube-rs and client-go.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,15 @@ use k8s_openapi::api::core::v1::Pod;
 use masthead_informer::upstream::{Settings, Upstream, kube_client};
 use masthead_informer::{Factory, FactorySettings, Representation};
 use masthead_reflector::Strategy;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Usage, usage};
+use super::place::Place;
 use super::process::{Served, Side};
-use super::report::{Figure, number};
-use super::{Output, Peers, machine, peers, report};
+use super::report::{Figure, Findings, median, number};
+use super::{Common, peers};
 
 #[derive(Args)]
 pub(crate) struct SyncArguments {
@@ -25,12 +29,8 @@ pub(crate) struct SyncArguments {
     /// Rounds; the median of each side counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// Also the peers, in the same run
-    #[arg(long, value_enum, default_value_t = Peers::Build)]
-    peers: Peers,
-    /// How to show the figures
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// A client in a process of its own.
@@ -42,6 +42,9 @@ pub(crate) struct SyncChildArguments {
     /// Its token
     #[arg(long)]
     token: String,
+    /// The authority of its certificate, if it talks TLS
+    #[arg(long)]
+    ca: Option<PathBuf>,
     /// How objects are held
     #[arg(long, value_enum)]
     representation: Held,
@@ -78,7 +81,12 @@ pub(super) fn child(arguments: &SyncChildArguments) -> anyhow::Result<()> {
 }
 
 async fn sync(arguments: &SyncChildArguments) -> anyhow::Result<Cost> {
-    let mut config = kube_client::Config::new(format!("http://{}", arguments.address).parse()?);
+    let scheme = if arguments.ca.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", arguments.address);
+    let mut config = kube_client::Config::new(url.parse()?);
+    if let Some(ca) = &arguments.ca {
+        config.root_cert = Some(vec![CertificateDer::from_pem_file(ca)?.to_vec()]);
+    }
     config.auth_info.token = Some(arguments.token.clone().into());
     let began = Instant::now();
     let upstream = Upstream::from_config(config, Settings::default()).await?;
@@ -108,7 +116,7 @@ fn status(name: &str) -> anyhow::Result<f64> {
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0)
 }
 
-/// Everybody who syncs. Ours and client-go stream unless told otherwise.
+/// Everybody who syncs from our server, in the clear. Ours and client-go stream unless told otherwise.
 const CLIENTS: [(&str, Client); 7] = [
     ("raw", Client::Ours("raw", true)),
     ("raw, in pages", Client::Ours("raw", false)),
@@ -116,14 +124,22 @@ const CLIENTS: [(&str, Client); 7] = [
     ("typed", Client::Ours("typed", true)),
     ("kube-rs", Client::KubeRs("list")),
     ("kube-rs, streamed", Client::KubeRs("stream")),
-    ("client-go", Client::Go),
+    ("client-go", Client::Go("application/json")),
+];
+
+/// Those who sync from kube-apiserver, over TLS: only there is protobuf to be had.
+const AT_PEER: [(&str, Client); 3] = [
+    ("raw, from kube-apiserver", Client::Ours("raw", true)),
+    ("client-go, from kube-apiserver", Client::Go("application/json")),
+    ("client-go, protobuf", Client::Go("application/vnd.kubernetes.protobuf")),
 ];
 
 #[derive(Clone, Copy)]
 enum Client {
     Ours(&'static str, bool),
     KubeRs(&'static str),
-    Go,
+    /// In this encoding.
+    Go(&'static str),
 }
 
 impl Client {
@@ -131,7 +147,7 @@ impl Client {
         !matches!(self, Self::Ours(..))
     }
 
-    fn command(self, address: &str, token: &str) -> anyhow::Result<Command> {
+    fn command(self, address: &str, token: &str, ca: Option<&Path>) -> anyhow::Result<Command> {
         Ok(match self {
             Self::Ours(representation, stream) => {
                 let mut command = Command::new(std::env::current_exe()?);
@@ -140,6 +156,9 @@ impl Client {
                 if stream {
                     command.arg("--stream");
                 }
+                if let Some(ca) = ca {
+                    command.arg("--ca").arg(ca);
+                }
                 command
             }
             Self::KubeRs(how) => {
@@ -147,33 +166,50 @@ impl Client {
                 command.args([address, token, how]);
                 command
             }
-            Self::Go => {
+            Self::Go(encoding) => {
                 let mut command = Command::new(peers::client_go_program()?);
-                command.args(["-sync", address, "-token", token]);
+                command.args(["-sync", address, "-token", token, "-encoding", encoding]);
+                if let Some(ca) = ca {
+                    command.arg("-ca").arg(ca);
+                }
                 command
             }
         })
     }
 
-    fn run(self, served: &Served) -> anyhow::Result<Cost> {
+    fn run(self, served: &Served, place: &Place) -> anyhow::Result<Cost> {
         let (address, token) = (served.hello.address.to_string(), &served.hello.token);
-        let output =
-            self.command(&address, token)?.stderr(std::process::Stdio::inherit()).output()?;
+        let file = place.path("ca.crt");
+        let ca = match &served.hello.ca {
+            Some(text) => {
+                std::fs::write(&file, text)?;
+                Some(file.as_path())
+            }
+            None => None,
+        };
+        let mut command = self.command(&address, token, ca)?;
+        let output = command.stderr(std::process::Stdio::inherit()).output()?;
         anyhow::ensure!(output.status.success(), "a client ended with {}", output.status);
         serde_json::from_slice(&output.stdout).context("a client says something else than figures")
     }
 }
 
 pub(super) fn run(arguments: &SyncArguments) -> anyhow::Result<()> {
+    let place = Place::new(&std::env::temp_dir())?;
     let served = Served::start(Side::Plain, arguments.pods, 0)?;
+    let peer = arguments.common.peer(|| Served::start(Side::Apiserver, arguments.pods, 0))?;
+    let at_peer = peer.iter().flat_map(|peer| AT_PEER.map(|(name, client)| (name, client, peer)));
+    let clients: Vec<_> = CLIENTS
+        .iter()
+        .filter(|(_, client)| arguments.common.peers || !client.is_peer())
+        .map(|&(name, client)| (name, client, &served))
+        .chain(at_peer)
+        .collect();
     let mut costs: BTreeMap<&str, Vec<Cost>> = BTreeMap::new();
     for _ in 0..arguments.rounds {
         // One after the other: what the machine does meanwhile hits all.
-        for (name, client) in CLIENTS {
-            if client.is_peer() && arguments.peers == Peers::Skip {
-                continue;
-            }
-            let cost = client.run(&served)?;
+        for &(name, client, served) in &clients {
+            let cost = client.run(served, &place)?;
             anyhow::ensure!(
                 cost.objects == u64::from(arguments.pods),
                 "{name} has {}",
@@ -183,36 +219,25 @@ pub(super) fn run(arguments: &SyncArguments) -> anyhow::Result<()> {
         }
     }
     let costs = costs.into_iter().map(|(name, costs)| (name, middle(&costs))).collect();
-    let (machine, figures) = (machine::description(), figures(&costs));
-    match arguments.output {
-        Output::Table => {
-            let note = |(name, it): (&&str, &Cost)| {
-                format!(
-                    "{name}: {:.2} s, {:.2} s of processor, {:.0} MB after, {:.0} MB at the most",
-                    it.wall,
-                    it.processor,
-                    it.resident / 1e6,
-                    it.peak / 1e6
-                )
-            };
-            let notes: Vec<_> = costs.iter().map(note).collect();
-            report::table(&machine, &[notes.join("\n")], &figures);
-        }
-        Output::Json => {
-            let params = [("pods", arguments.pods.into()), ("rounds", arguments.rounds.into())];
-            report::json("sync", &machine, &params, &figures);
-        }
-    }
+    let params = [("pods", arguments.pods.into()), ("rounds", arguments.rounds.into())];
+    let mut found = Findings::new("sync", &params);
+    let note = |(name, it): (&&str, &Cost)| {
+        format!(
+            "{name}: {:.2} s, {:.2} s of processor, {:.0} MB after, {:.0} MB at the most",
+            it.wall,
+            it.processor,
+            it.resident / 1e6,
+            it.peak / 1e6
+        )
+    };
+    (found.figures, found.notes) = (figures(&costs), costs.iter().map(note).collect());
+    found.show(arguments.common.output);
     Ok(())
 }
 
 /// The median of each figure.
 fn middle(costs: &[Cost]) -> Cost {
-    let of = |figure: fn(&Cost) -> f64| {
-        let mut all: Vec<f64> = costs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
+    let of = |figure: fn(&Cost) -> f64| median(costs.iter().map(figure).collect());
     Cost {
         objects: costs[0].objects,
         wall: of(|it| it.wall),
@@ -230,16 +255,45 @@ fn figures(costs: &BTreeMap<&str, Cost>) -> Vec<Figure> {
         let ours = of(name, figure).unwrap_or(number(0));
         Figure::new(label, ours, unit, (peer, of(peer, figure)), at_most)
     };
+    let from_peer = "raw, from kube-apiserver";
     let mut figures = vec![
         against("processor, raw", "raw", processor, "ms", "kube-rs", 1.0 / 5.0),
-        against("processor, raw ", "raw", processor, "ms", "client-go", 1.0 / 8.0),
+        against("processor, raw", "raw", processor, "ms", "client-go", 1.0 / 8.0),
         against("memory after, raw", "raw", resident, "MB", "kube-rs", 1.0 / 5.0),
-        against("memory after, raw ", "raw", resident, "MB", "client-go", 0.6),
+        against("memory after, raw", "raw", resident, "MB", "client-go", 0.6),
         against("memory after, compact", "compact", resident, "MB", "kube-rs", 1.0 / 20.0),
-        against("memory after, compact ", "compact", resident, "MB", "client-go", 1.0 / 6.0),
+        against("memory after, compact", "compact", resident, "MB", "client-go", 1.0 / 8.0),
         against("processor, typed", "typed", processor, "ms", "kube-rs", 1.0),
         against("memory after, typed", "typed", resident, "MB", "kube-rs", 1.0),
     ];
+    if of("client-go, protobuf", processor).is_some() {
+        figures.extend([
+            against(
+                "processor, raw, from kube-apiserver",
+                from_peer,
+                processor,
+                "ms",
+                "client-go, protobuf",
+                1.0 / 2.0,
+            ),
+            against(
+                "memory after, compact",
+                "compact",
+                resident,
+                "MB",
+                "client-go, protobuf",
+                1.0 / 8.0,
+            ),
+        ]);
+        let theirs = of("client-go, from kube-apiserver", processor);
+        figures.push(Figure::new(
+            "processor, raw, from kube-apiserver",
+            of(from_peer, processor).unwrap_or(f64::NAN),
+            "ms",
+            ("client-go", theirs),
+            1.0 / 8.0,
+        ));
+    }
     for (label, name) in [
         ("peak memory, raw", "raw"),
         ("peak memory, raw, in pages", "raw, in pages"),

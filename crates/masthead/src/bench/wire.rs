@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use super::child::{Hello, microseconds};
 
 pub(super) mod frames;
-pub(super) mod h2;
+pub(super) mod http;
 
 /// Connections from one of our addresses: a third of the ports that the system hands out for each.
 const PER_ADDRESS: usize = 10_000;
@@ -44,12 +44,13 @@ pub(super) struct Dialer {
     address: SocketAddr,
     token: String,
     tls: Option<TlsConnector>,
+    http2: bool,
 }
 
 impl Dialer {
     pub(super) fn new(hello: &Hello, http2: bool) -> anyhow::Result<Self> {
         let tls = hello.ca.as_deref().map(|ca| trusting(ca, http2)).transpose()?;
-        Ok(Self { address: hello.address, token: hello.token.clone(), tls })
+        Ok(Self { address: hello.address, token: hello.token.clone(), tls, http2 })
     }
 
     /// Connection `number`; many come from several addresses.
@@ -93,6 +94,10 @@ fn trusting(ca: &str, http2: bool) -> anyhow::Result<TlsConnector> {
     config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     Ok(TlsConnector::from(Arc::new(config)))
 }
+
+/// The path of a watch of pods that begins with everything there is.
+pub(super) const INITIAL_PATH: &str = "/api/v1/pods?watch=1&sendInitialEvents=true&\
+    allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600";
 
 /// The path of a watch of pods that begins with the next change.
 pub(super) fn watch_path(revision: u64, node: Option<&str>) -> String {
@@ -156,8 +161,7 @@ impl Watch {
     }
 
     /// Reads an HTTP/1.1 watch to its end.
-    pub(super) async fn follow(self: Arc<Self>, mut stream: Stream) {
-        let mut last = 0;
+    pub(super) async fn follow(self: Arc<Self>, (mut stream, mut last): (Stream, u8)) {
         loop {
             let read = read(&mut stream, |bytes| {
                 self.see(bytes, &mut last);
@@ -170,11 +174,23 @@ impl Watch {
     }
 }
 
-/// Opens a watch over HTTP/1.1; the server has answered when this returns.
-pub(super) async fn open(dialer: &Dialer, number: usize, path: &str) -> anyhow::Result<Stream> {
+/// Opens a watch over HTTP/1.1; the server has answered when this returns. Events that came with the
+/// answer are taken note of.
+pub(super) async fn open(
+    dialer: &Dialer,
+    number: usize,
+    path: &str,
+    watch: &Watch,
+) -> anyhow::Result<(Stream, u8)> {
     let mut stream = dialer.connect(number).await?;
     dialer.ask(&mut stream, path).await?;
-    let head = read(&mut stream, |bytes| String::from_utf8_lossy(bytes).into_owned()).await?;
+    let mut last = 0;
+    let head = read(&mut stream, |bytes| {
+        let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+        watch.see(&bytes[end..], &mut last);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    });
+    let head = head.await?;
     ensure!(head.starts_with("HTTP/1.1 200"), "the server answers {head:?}");
-    Ok(stream)
+    Ok((stream, last))
 }

@@ -73,6 +73,14 @@ rules! {
         flate2::read::GzDecoder::new(&*zipped.body).read_to_end(&mut text).unwrap();
         let list: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(list, plain.json());
+        for (name, value) in [("m07", "y"), ("m20", "z")] {
+            world.set(name, value).await;
+            let zipped = world.ask(Method::GET, MAPS, &[("accept-encoding", "gzip")], "").await;
+            let mut text = Vec::new();
+            flate2::read::GzDecoder::new(&*zipped.body).read_to_end(&mut text).unwrap();
+            let list: Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(list, world.get(MAPS).await.json(), "what is kept is not what has changed");
+        }
         let small = format!("{MAPS}/m00");
         let small = world.ask(Method::GET, &small, &[("accept-encoding", "gzip")], "").await;
         assert_eq!(small.header("content-encoding"), "", "not worth it");

@@ -6,48 +6,111 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
 use masthead_core::{EventType, Frame, ListBody, ListMeta, Object, Projection, Resource, Revision};
+use masthead_server::Credentials;
 use parking_lot::Mutex;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::{Answer, ChildArguments, Hello, Order};
+use super::{Answer, ChildArguments, Hello, Order, Place};
 
 /// As many as the kernel takes at a time.
 const SLICES: usize = 1024;
 
-type Watches = Arc<Mutex<Vec<TcpStream>>>;
+/// A connection, in the clear or not.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+type Watches = Arc<Mutex<Vec<Stream>>>;
+/// What was sent so far: it is what a watch that comes later has missed.
+type Sent = Arc<Mutex<Vec<Bytes>>>;
 
 pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
-    let objects = super::objects(arguments);
+    let objects = super::objects(arguments.pods, arguments.nodes, arguments.bytes);
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let watches = Watches::default();
-    let accepting = (watches.clone(), objects.clone());
-    std::thread::spawn(move || accept(&listener, &accepting.0, &accepting.1));
-    super::say(&Hello { address, revision: 1, token: String::new(), ca: None })?;
+    let (watches, sent) = (Watches::default(), Sent::default());
+    let accepting = (watches.clone(), sent.clone(), objects.clone());
+    let place = Place::new(&std::env::temp_dir())?;
+    let credentials = Credentials::load_or_create(&place.path("credentials"), address.ip())?;
+    let tls = if arguments.tls { Some(credentials.tls(None)?) } else { None };
+    let ca = arguments.tls.then_some(credentials.ca);
+    std::thread::spawn(move || {
+        accept(&listener, tls.as_ref(), &accepting.0, &accepting.1, &accepting.2);
+    });
+    super::say(&Hello { address, revision: 1, token: String::new(), ca, process: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let frames: Vec<_> = objects.iter().map(chunk).collect();
+    let frames: Vec<Bytes> = objects.iter().map(|it| chunk(it).into()).collect();
     super::obey(|order| match order {
         Order::Watches => Answer::Watches(watches.lock().len()),
         Order::Update { rate, count } => {
             Answer::Updated(runtime.block_on(super::paced(rate, count, async |at| {
-                send(&mut watches.lock(), &frames[at % frames.len()]);
+                let frame = &frames[at % frames.len()];
+                sent.lock().push(frame.clone());
+                send(&mut watches.lock(), frame);
             })))
         }
+        Order::Touch { .. } | Order::Restart => Answer::Unable,
     })
 }
 
 /// One connection at a time is answered; what watches is kept.
-fn accept(listener: &TcpListener, watches: &Watches, objects: &[Object]) {
+fn accept(
+    listener: &TcpListener,
+    tls: Option<&Arc<ServerConfig>>,
+    watches: &Watches,
+    sent: &Sent,
+    objects: &[Object],
+) {
     for stream in listener.incoming().flatten() {
         // A client that goes away ends its answer, not the measurement.
-        if let Ok(Some(stream)) = answer(stream, objects) {
+        if let Ok(Some(stream)) = secured(stream, tls).and_then(|it| answer(it, sent, objects)) {
             watches.lock().push(stream);
         }
     }
 }
 
-/// Answers lists until the client goes, or gives back a watch whose head is sent.
-fn answer(mut stream: TcpStream, objects: &[Object]) -> io::Result<Option<TcpStream>> {
+fn secured(stream: TcpStream, tls: Option<&Arc<ServerConfig>>) -> io::Result<Stream> {
     stream.set_nodelay(true)?;
+    let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
+    let connection = ServerConnection::new(tls.clone()).map_err(io::Error::other)?;
+    Ok(Stream::Tls(Box::new(StreamOwned::new(connection, stream))))
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl io::Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write_vectored(slices),
+            Self::Tls(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Answers lists until the client goes, or gives back a watch whose head is sent.
+fn answer(mut stream: Stream, sent: &Sent, objects: &[Object]) -> io::Result<Option<Stream>> {
     let mut head = vec![0; 4096];
     loop {
         let count = stream.read(&mut head)?;
@@ -55,7 +118,10 @@ fn answer(mut stream: TcpStream, objects: &[Object]) -> io::Result<Option<TcpStr
             return Ok(None);
         }
         if memchr::memmem::find(&head[..count], b"watch=").is_some() {
-            stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")?;
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            let mut slices: Vec<Bytes> = vec![head.into()];
+            slices.extend_from_slice(&sent.lock());
+            write_all(&mut stream, &mut slices)?;
             return Ok(Some(stream));
         }
         let meta = ListMeta { revision: Revision(1), ..ListMeta::default() };
@@ -67,7 +133,7 @@ fn answer(mut stream: TcpStream, objects: &[Object]) -> io::Result<Option<TcpStr
     }
 }
 
-fn write_all(stream: &mut TcpStream, slices: &mut [Bytes]) -> io::Result<()> {
+fn write_all(stream: &mut Stream, slices: &mut [Bytes]) -> io::Result<()> {
     let mut at = 0;
     while at < slices.len() {
         let some = &slices[at..slices.len().min(at + SLICES)];
@@ -93,9 +159,9 @@ fn chunk(object: &Object) -> Vec<u8> {
     chunk
 }
 
-fn send(watches: &mut [TcpStream], chunk: &[u8]) {
+fn send(watches: &mut [Stream], chunk: &[u8]) {
     for watch in watches {
         // One that is gone shows in the count of what arrived.
-        let _ = watch.write_all(chunk);
+        let _ = watch.write_all(chunk).and_then(|()| watch.flush());
     }
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use anyhow::{bail, ensure};
 
 use super::super::child::Hello;
-use super::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
+use super::http::{CONNECTION_WINDOW, STREAM_WINDOW};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;

@@ -1,0 +1,384 @@
+//! Lists compressed in pieces that are kept: what did not change since the last list is not compressed
+//! again.
+//!
+//! A piece is some objects that follow each other. It is compressed without looking at what comes before
+//! it and ends at a whole byte, so that pieces can be put one behind the other: together they are one
+//! member of gzip, as every client reads it. Where a piece ends is decided by the name of its last
+//! object, so objects that come and go move no borders but those beside them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crc32fast::Hasher as Crc;
+use flate2::{Compress, Compression, FlushCompress};
+use masthead_core::{ListBody, Object, Projection};
+use parking_lot::Mutex;
+
+use crate::body::Slices;
+use crate::limits::{PIECE_BYTES_MAX, PIECE_OBJECTS, SLICES_PER_WRITE};
+
+/// Deflated, no name, no time, made in a hurry, of no system in particular.
+const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
+/// A last block with nothing in it.
+const LAST: [u8; 2] = [3, 0];
+
+/// What a piece is made of: a keyed hash over the identity and revision of each of its objects.
+type Key = u128;
+
+/// The pieces of all lists.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    kept: Mutex<Kept>,
+    hashers: [RandomState; 2],
+    /// Bytes that are kept at most.
+    limit: usize,
+}
+
+/// Those that were used last, and those before them: when the young fill their half, they are the old
+/// ones, and who was used by nobody since is gone.
+#[derive(Debug, Default)]
+struct Kept {
+    young: HashMap<Key, Piece>,
+    old: HashMap<Key, Piece>,
+    /// Of the young.
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    zipped: Bytes,
+    /// Of what is compressed.
+    crc: u32,
+    length: u64,
+}
+
+/// Objects that go into one piece.
+#[derive(Debug)]
+struct Group {
+    objects: usize,
+    key: Key,
+}
+
+impl Pieces {
+    pub(crate) fn new(limit: usize) -> Self {
+        let hashers = [RandomState::new(), RandomState::new()];
+        Self { kept: Mutex::default(), hashers, limit }
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        let kept = self.kept.lock();
+        kept.bytes + kept.old.values().map(Piece::bytes).sum::<usize>()
+    }
+
+    /// Divides a list. Within what `served` names, an object is known by its key and revision.
+    fn divide(&self, served: u64, projection: Projection, objects: &[Object]) -> Vec<Group> {
+        let begin = || {
+            self.hashers.each_ref().map(|it| {
+                let mut hasher = it.build_hasher();
+                hasher.write_u64(served);
+                hasher.write_u8(u8::from(projection == Projection::Metadata));
+                hasher
+            })
+        };
+        let (mut groups, mut hashers, mut count, mut bytes) = (Vec::new(), begin(), 0, 0);
+        for (at, object) in objects.iter().enumerate() {
+            let key = object.key().as_str();
+            for hasher in &mut hashers {
+                hasher.write(key.as_bytes());
+                hasher.write_u8(0xff);
+                hasher.write(object.uid().as_bytes());
+                hasher.write_u64(object.revision().0);
+            }
+            (count, bytes) = (count + 1, bytes + object.body().len());
+            let last = at + 1 == objects.len();
+            if last || is_border(key) || bytes >= PIECE_BYTES_MAX {
+                // What stands behind the last object is not what stands between two.
+                hashers[0].write_u8(u8::from(last));
+                let [high, low] = mem::replace(&mut hashers, begin()).map(|it| it.finish());
+                let key = u128::from(high) << 64 | u128::from(low);
+                groups.push(Group { objects: count, key });
+                (count, bytes) = (0, 0);
+            }
+        }
+        groups
+    }
+
+    fn find(&self, key: Key) -> Option<Piece> {
+        let mut kept = self.kept.lock();
+        if let Some(piece) = kept.young.get(&key) {
+            return Some(piece.clone());
+        }
+        let piece = kept.old.remove(&key)?;
+        self.put(&mut kept, key, piece.clone());
+        Some(piece)
+    }
+
+    fn keep(&self, key: Key, piece: Piece) {
+        self.put(&mut self.kept.lock(), key, piece);
+    }
+
+    fn put(&self, kept: &mut Kept, key: Key, piece: Piece) {
+        let bytes = piece.bytes();
+        if bytes > self.limit / 2 {
+            return;
+        }
+        if kept.bytes + bytes > self.limit / 2 {
+            (kept.old, kept.bytes) = (mem::take(&mut kept.young), 0);
+        }
+        if kept.young.insert(key, piece).is_none() {
+            kept.bytes += bytes;
+        }
+    }
+}
+
+impl Piece {
+    /// With what a map needs for it.
+    fn bytes(&self) -> usize {
+        self.zipped.len() + 2 * (size_of::<Key>() + size_of::<Self>())
+    }
+}
+
+/// The last byte of a hash that is the same for the same name, whoever computes it.
+fn is_border(key: &str) -> bool {
+    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    (hash >> 32).is_multiple_of(PIECE_OBJECTS)
+}
+
+/// A list on its way through compression.
+#[derive(Debug)]
+pub(crate) struct Zipper {
+    pieces: Arc<Pieces>,
+    groups: std::vec::IntoIter<Group>,
+    /// Only who compresses has one: a quarter of a megabyte.
+    deflate: Option<Compress>,
+    crc: Crc,
+    length: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Head,
+    Items,
+    Done,
+}
+
+impl Zipper {
+    /// For a list of these objects; `served` is a number for the cache that they are from.
+    pub(crate) fn new(
+        pieces: &Arc<Pieces>,
+        served: u64,
+        projection: Projection,
+        objects: &[Object],
+    ) -> Self {
+        let groups = pieces.divide(served, projection, objects).into_iter();
+        let (pieces, crc) = (pieces.clone(), Crc::new());
+        Self { pieces, groups, deflate: None, crc, length: 0, stage: Stage::Head }
+    }
+
+    /// The next part of the list, of about so many bytes; none at the end. No more than one piece is
+    /// compressed, so that others get their turn.
+    pub(crate) fn next(&mut self, list: &mut ListBody, bytes: usize) -> Option<Slices> {
+        let mut part = Slices::with_capacity(SLICES_PER_WRITE.min(self.groups.len() + 2));
+        if self.stage == Stage::Done {
+            return None;
+        }
+        if mem::replace(&mut self.stage, Stage::Items) == Stage::Head {
+            part.push(Bytes::from_static(&HEAD));
+            let head = self.compress(list.by_ref().take(1));
+            self.hand_out(&mut part, head);
+        }
+        while part.count() < SLICES_PER_WRITE && bytes::Buf::remaining(&part) < bytes {
+            let Some(Group { objects, key }) = self.groups.next() else {
+                // An empty list has an end all the same.
+                if list.len() > 0 {
+                    let rest = self.compress(list.by_ref());
+                    self.hand_out(&mut part, rest);
+                }
+                part.push(self.end());
+                return Some(part);
+            };
+            // Each object, and what stands behind it.
+            let slices = list.by_ref().take(2 * objects);
+            if let Some(piece) = self.pieces.find(key) {
+                slices.for_each(drop);
+                self.hand_out(&mut part, piece);
+                continue;
+            }
+            let piece = self.compress(slices);
+            self.pieces.keep(key, piece.clone());
+            self.hand_out(&mut part, piece);
+            break;
+        }
+        Some(part)
+    }
+
+    fn hand_out(&mut self, part: &mut Slices, piece: Piece) {
+        self.crc.combine(&Crc::new_with_initial_len(piece.crc, piece.length));
+        self.length += piece.length;
+        part.push(piece.zipped);
+    }
+
+    fn compress(&mut self, slices: impl Iterator<Item = Bytes>) -> Piece {
+        let deflate = self.deflate.get_or_insert_with(|| Compress::new(Compression::new(1), false));
+        deflate.reset();
+        let (mut zipped, mut crc, mut length) = (Vec::new(), Crc::new(), 0);
+        for slice in slices {
+            crc.update(&slice);
+            length += slice.len() as u64;
+            feed(deflate, &slice, FlushCompress::None, &mut zipped);
+        }
+        feed(deflate, &[], FlushCompress::Sync, &mut zipped);
+        zipped.shrink_to_fit();
+        Piece { zipped: zipped.into(), crc: crc.finalize(), length }
+    }
+
+    /// What stands behind the last piece.
+    fn end(&mut self) -> Bytes {
+        self.stage = Stage::Done;
+        let mut end = LAST.to_vec();
+        end.extend(self.crc.clone().finalize().to_le_bytes());
+        // As gzip has it: of what is longer, the lower half.
+        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+        end.extend((self.length as u32).to_le_bytes());
+        end.into()
+    }
+}
+
+/// Has everything taken in and, at a flush, everything put out.
+fn feed(deflate: &mut Compress, mut input: &[u8], flush: FlushCompress, out: &mut Vec<u8>) {
+    loop {
+        out.reserve((input.len() / 4).max(1024));
+        let before = deflate.total_in();
+        let done = deflate.compress_vec(input, out, flush);
+        done.expect("compression has no bad input");
+        let taken = usize::try_from(deflate.total_in() - before).expect("no more than there was");
+        input = &input[taken..];
+        if input.is_empty() && out.len() < out.capacity() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+    use masthead_core::{ListMeta, Resource, Revision};
+
+    use super::*;
+
+    fn pod(name: u32, revision: u64) -> Object {
+        let text = format!(
+            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"pod-{name}","namespace":"a","uid":"{name}","resourceVersion":"{revision}"}},"spec":{{"nodeName":"node-{}"}}}}"#,
+            name * revision as u32
+        );
+        Object::parse(&Resource::pods(), text.into()).unwrap()
+    }
+
+    fn list(objects: &[Object], projection: Projection) -> ListBody {
+        let meta = ListMeta { revision: Revision(9), ..ListMeta::default() };
+        ListBody::new(&Resource::pods(), &meta, objects.to_vec(), projection)
+    }
+
+    /// The list as it is sent, and as it is read again.
+    fn zip(pieces: &Arc<Pieces>, objects: &[Object], projection: Projection) -> Vec<u8> {
+        let mut zipper = Zipper::new(pieces, 1, projection, objects);
+        let (mut body, mut sent) = (list(objects, projection), Vec::new());
+        while let Some(mut part) = zipper.next(&mut body, 4096) {
+            while bytes::Buf::has_remaining(&part) {
+                let chunk = bytes::Buf::chunk(&part).to_vec();
+                bytes::Buf::advance(&mut part, chunk.len());
+                sent.extend(chunk);
+            }
+        }
+        let (mut text, mut reader) = (Vec::new(), GzDecoder::new(&sent[..]));
+        reader.read_to_end(&mut text).unwrap();
+        assert!(reader.into_inner().is_empty(), "one member, and nothing behind it");
+        text
+    }
+
+    fn plain(objects: &[Object], projection: Projection) -> Vec<u8> {
+        list(objects, projection).collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn w24_a_list_in_pieces_is_one_gzip_member_with_the_same_text() {
+        let pieces = Arc::new(Pieces::new(1 << 20));
+        for count in [0, 1, 2, 7, 100, 1000] {
+            let objects: Vec<_> = (0..count).map(|it| pod(it, 1)).collect();
+            for projection in [Projection::Whole, Projection::Metadata] {
+                for _ in 0..2 {
+                    let text = zip(&pieces, &objects, projection);
+                    assert!(text == plain(&objects, projection), "{count} objects");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_compressed_again() {
+        let pieces = Arc::new(Pieces::new(1 << 20));
+        let mut objects: Vec<_> = (0..1000).map(|it| pod(it, 1)).collect();
+        zip(&pieces, &objects, Projection::Whole);
+        let count = || pieces.kept.lock().young.len();
+        let all = count();
+        assert!((60..=250).contains(&all), "{all} pieces of a thousand objects");
+        zip(&pieces, &objects, Projection::Whole);
+        assert_eq!(count(), all, "nothing changed");
+        objects[500] = pod(500, 7);
+        assert_eq!(zip(&pieces, &objects, Projection::Whole), plain(&objects, Projection::Whole));
+        assert_eq!(count(), all + 1, "an update is in one piece");
+        objects.remove(300);
+        assert_eq!(zip(&pieces, &objects, Projection::Whole), plain(&objects, Projection::Whole));
+        assert!(count() <= all + 3, "borders move only beside what is gone");
+    }
+
+    #[test]
+    fn the_same_revision_of_another_cache_is_something_else() {
+        let pieces = Arc::new(Pieces::new(1 << 20));
+        let objects: Vec<_> = (0..20).map(|it| pod(it, 1)).collect();
+        let key = |served| pieces.divide(served, Projection::Whole, &objects)[0].key;
+        assert_eq!(key(1), key(1));
+        assert_ne!(key(1), key(2));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_limit() {
+        let piece = |bytes: usize| Piece { zipped: vec![0; bytes].into(), crc: 0, length: 0 };
+        let one = piece(1000).bytes();
+        let pieces = Pieces::new(4 * one);
+        for key in 0..100 {
+            pieces.keep(key, piece(1000));
+            assert!(pieces.bytes() <= 4 * one, "{} after {key}", pieces.bytes());
+        }
+        assert!(pieces.find(99).is_some() && pieces.find(0).is_none());
+        let pieces = Pieces::new(2 * one);
+        pieces.keep(1, piece(1000));
+        assert!(pieces.find(1).is_some(), "as large as half of the limit");
+        pieces.keep(2, piece(1001));
+        assert!(pieces.find(2).is_none(), "a byte larger");
+        let none = Pieces::new(0);
+        none.keep(1, piece(0));
+        assert_eq!(none.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_used_outlives_what_is_not() {
+        let piece = || Piece { zipped: vec![0; 1000].into(), crc: 0, length: 0 };
+        let pieces = Pieces::new(20 * piece().bytes());
+        pieces.keep(0, piece());
+        for key in 1..100 {
+            pieces.keep(key, piece());
+            assert!(pieces.find(0).is_some(), "after {key}");
+        }
+        assert!(pieces.find(1).is_none());
+    }
+}
