@@ -8,12 +8,16 @@ use clap::Parser;
 
 mod bench;
 mod cluster;
+mod instructions;
 
 const HELP: &str = "\
-cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings
+cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings,
+                        instruction counts
 cargo xtask quick       format, lints and the plain tests
 cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
+cargo xtask instructions [--bless]
+                        what the hot paths execute, against bench/instructions/baseline.json
 cargo xtask cluster up [MASTHEAD]
                         three etcd members, three servers and a balancer on this machine
 cargo xtask bench [SCENARIO…] [--peers] [--quick] [--report]
@@ -103,10 +107,15 @@ const SHUTTLE: Step = Step {
 fn main() -> ExitCode {
     let task = env::args().nth(1);
     let done = match task.as_deref() {
-        Some("test") => run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE])) && deny(),
+        Some("test") => {
+            run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
+                && instructions(false)
+                && deny()
+        }
         Some("quick") => run(&QUICK),
         Some("planted") => run([&PLANTED]),
         Some("shuttle") => run([&SHUTTLE]),
+        Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
         Some("deny") => deny(),
         Some("cluster") if env::args().nth(2).as_deref() == Some("up") => {
             let done = cluster::up(env::args_os().nth(3).map(Into::into));
@@ -152,6 +161,19 @@ fn cargo(step: &Step) -> Command {
         command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", format!("target/{folder}"));
     }
     command
+}
+
+/// The hot paths under callgrind.
+fn instructions(bless: bool) -> bool {
+    say("==> instructions: the hot paths under callgrind");
+    let start = Instant::now();
+    let done = instructions::run(bless);
+    if let Err(error) = &done {
+        say(error);
+    }
+    let word = if done.is_ok() { "done" } else { "FAILED" };
+    say(&format!("<== instructions: {word} after {} s", start.elapsed().as_secs()));
+    done.is_ok()
 }
 
 /// Licences, duplicates and sources. Advisories need the network and are left to `cargo deny check`.

@@ -26,9 +26,9 @@ impl Version {
     }
 }
 
-/// A program in the folder of tools, made there if it is missing. Tests of several processes may ask
-/// at the same time.
-fn got(name: &str, make: fn(&Path)) -> PathBuf {
+/// A program (or its tree) in the folder of tools, made there if it is missing. Tests of several processes
+/// may ask at the same time.
+pub(crate) fn got(name: &str, make: fn(&Path)) -> PathBuf {
     let tools = tools();
     fs::create_dir_all(&tools).unwrap();
     let lock = File::create(tools.join(format!("{name}.lock"))).unwrap();
@@ -63,21 +63,7 @@ fn unpack(program: &Path) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = |command: &mut Command| {
-        let done = command.current_dir(folder.path()).output();
-        done.is_ok_and(|output| output.status.success())
-    };
-    let download = || run(Command::new("apt-get").args(["download", "etcd-server"]));
-    let loaded = download() || {
-        run(Command::new("apt-get").args(["update", "--quiet"]));
-        download()
-    };
-    assert!(
-        loaded,
-        "etcd 3.4 could not be got from Debian (apt-get download etcd-server): name one with \
-         MASTHEAD_ETCD_3_4=/path/to/etcd"
-    );
-    let package = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-    assert!(run(Command::new("dpkg-deb").arg("-x").arg(package).arg("unpacked")));
-    fs::copy(folder.path().join("unpacked/usr/bin/etcd"), program).unwrap();
+    let tree = folder.path().join("unpacked");
+    crate::debian::unpack("etcd-server", &tree, "name one with MASTHEAD_ETCD_3_4=/path/to/etcd");
+    fs::copy(tree.join("usr/bin/etcd"), program).unwrap();
 }
