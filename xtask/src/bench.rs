@@ -102,15 +102,24 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
             command.args(["bench", name, "-o", "json"]);
             command.args(if arguments.quick { quick } else { usual });
             command.args(arguments.peers.then_some("--peers"));
-            let output = command.stderr(Stdio::inherit()).output()?;
-            ensure!(output.status.success(), "bench {name} ended with {}", output.status);
-            let run: Run = serde_json::from_slice(&output.stdout).context("no figures")?;
-            figures.add(run);
-            let seconds = began.elapsed().as_secs();
-            progress(&format!("round {round} of {rounds}: {name}, {seconds} s"));
+            // One that fails does not take the figures of the others with it.
+            let outcome = match run_one(&mut command) {
+                Ok(run) => {
+                    figures.add(run);
+                    format!("{} s", began.elapsed().as_secs())
+                }
+                Err(error) => format!("no figures: {error:#}"),
+            };
+            progress(&format!("round {round} of {rounds}: {name}, {outcome}"));
         }
     }
     Ok(figures)
+}
+
+fn run_one(command: &mut Command) -> anyhow::Result<Run> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "it ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("it says something else")
 }
 
 type Scenario = (&'static str, &'static [&'static str], &'static [&'static str]);

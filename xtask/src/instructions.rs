@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
 use crate::say;
 
 /// By how much a count may differ from its baseline.
@@ -15,6 +17,14 @@ const BLESS: &str = "cargo xtask instructions --bless";
 
 /// Instructions of each path, by its name.
 type Counts = BTreeMap<String, u64>;
+
+/// What was agreed upon.
+#[derive(Serialize, Deserialize)]
+struct Baseline {
+    /// Elsewhere the same program executes something else.
+    environment: String,
+    counts: Counts,
+}
 
 /// What a count means beside its baseline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,19 +62,47 @@ impl Verdict {
     }
 }
 
-/// Counts every path. Fails if one executes more than its baseline and the tolerance, or has none; with
-/// `bless`, what was counted becomes the baseline.
+/// Counts every path. Fails if one executes more than its baseline and the tolerance, or has none, unless
+/// the baseline is of another compiler or machine; with `bless`, what was counted becomes the baseline.
 pub(crate) fn run(bless: bool) -> Result<(), String> {
     let program = build()?;
     let now = count(&program)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is in the workspace")?;
     let file = root.join(BASELINE);
-    let baseline = read(&file)?;
-    say(&table(&baseline, &now));
+    let (baseline, environment) = (read(&file)?, environment());
+    say(&table(&baseline.counts, &now));
     if bless {
-        return write(&file, &now);
+        return write(&file, &Baseline { environment, counts: now });
     }
-    compare(&baseline, &now)
+    if baseline.environment != environment {
+        let was = &baseline.environment;
+        say(&format!("not held against the baseline, which is of {was}; this is {environment}"));
+        return Ok(());
+    }
+    compare(&baseline.counts, &now)
+}
+
+/// What the counts depend on besides our code: the compiler, the C library, valgrind, and which of several
+/// ways to search and copy memory the processor lets libraries choose.
+fn environment() -> String {
+    let first_line = |mut command: Command| {
+        let said = command.output().map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+        said.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+    };
+    let version = |program: &str| {
+        let mut command = Command::new(program);
+        command.arg("--version");
+        first_line(command)
+    };
+    let mut valgrind = masthead_lab::valgrind();
+    valgrind.arg("--version");
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let known = ["sse4_2", "avx", "avx2", "bmi2", "erms"];
+    let known = known.into_iter().filter(|it| flags.split(' ').any(|flag| flag == *it));
+    let known = known.collect::<Vec<_>>().join(" ");
+    let (compiler, library, valgrind) = (version("rustc"), version("ldd"), first_line(valgrind));
+    format!("{compiler}; {library}; {valgrind}; {known}")
 }
 
 fn compare(baseline: &Counts, now: &Counts) -> Result<(), String> {
@@ -106,16 +144,16 @@ fn change(before: u64, now: u64) -> String {
     format!("{sign}{}.{:02} %", hundredths / 100, hundredths % 100)
 }
 
-fn read(file: &Path) -> Result<Counts, String> {
+fn read(file: &Path) -> Result<Baseline, String> {
     if !file.exists() {
-        return Ok(Counts::new());
+        return Ok(Baseline { environment: environment(), counts: Counts::new() });
     }
     let text = fs::read_to_string(file).map_err(|error| format!("{BASELINE}: {error}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{BASELINE}: {error}"))
 }
 
-fn write(file: &Path, counts: &Counts) -> Result<(), String> {
-    let text = serde_json::to_string_pretty(counts).map_err(|error| error.to_string())?;
+fn write(file: &Path, baseline: &Baseline) -> Result<(), String> {
+    let text = serde_json::to_string_pretty(baseline).map_err(|error| error.to_string())?;
     fs::write(file, text + "\n").map_err(|error| format!("{BASELINE}: {error}"))?;
     say(&format!("written to {BASELINE}"));
     Ok(())

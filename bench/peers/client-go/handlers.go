@@ -34,9 +34,27 @@ func handlers(pods []*corev1.Pod, rounds int) {
 	}
 }
 
-// fed is a synced informer with two indexes, its source, a count of the updates that handlers were told
-// of, and its end.
-func fed(pods []*corev1.Pod, resync time.Duration, handlers int) (*source, *atomic.Int64, func()) {
+// seen counts the updates that handlers were told of, and tells somebody who waits for so many.
+type seen struct {
+	updates, wanted atomic.Int64
+	there           chan struct{}
+}
+
+func (s *seen) oneMore() {
+	if s.updates.Add(1) == s.wanted.Load() {
+		s.there <- struct{}{}
+	}
+}
+
+func (s *seen) until(updates int) {
+	s.wanted.Store(int64(updates))
+	for s.updates.Load() < int64(updates) {
+		<-s.there
+	}
+}
+
+// fed is a synced informer with two indexes: its source, what its handlers have seen, and its end.
+func fed(pods []*corev1.Pod, resync time.Duration, handlers int) (*source, *seen, func()) {
 	events := &source{pods: pods, events: make(chan watch.Event, 1024)}
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for _, pod := range pods {
@@ -46,10 +64,10 @@ func fed(pods []*corev1.Pod, resync time.Duration, handlers int) (*source, *atom
 		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}, noWatchList{}), &corev1.Pod{}, resync, indexers())
-	updates := new(atomic.Int64)
+	updates := &seen{there: make(chan struct{}, 1024)}
 	for range handlers {
 		_, err := informer.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(_, _ any) { updates.Add(1) },
+			UpdateFunc: func(_, _ any) { updates.oneMore() },
 		}, resync)
 		if err != nil {
 			panic(err)
@@ -63,19 +81,13 @@ func fed(pods []*corev1.Pod, resync time.Duration, handlers int) (*source, *atom
 	return events, updates, func() { close(stop) }
 }
 
-func until(updates *atomic.Int64, count int) {
-	for updates.Load() < int64(count) {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // resync is the processor time of one object that is told of again to one handler.
 func resync(pods []*corev1.Pod) float64 {
 	_, updates, end := fed(pods, time.Second, 1)
 	defer end()
-	until(updates, len(pods))
+	updates.until(len(pods))
 	before := processor()
-	until(updates, len(pods)*(1+resyncs))
+	updates.until(len(pods) * (1 + resyncs))
 	return (processor() - before) / float64(resyncs*len(pods))
 }
 
@@ -94,7 +106,7 @@ func toFour(pods []*corev1.Pod) float64 {
 		for _, pod := range changes {
 			events.events <- watch.Event{Type: watch.Modified, Object: pod}
 		}
-		until(updates, four*atATime*round)
+		updates.until(four * atATime * round)
 		least = min(least, (processor()-before)/atATime)
 	}
 	return least
