@@ -8,11 +8,11 @@ use super::figures::{Figure, Figures, Growth};
 const PEERS: [&str; 4] = ["kube-apiserver", "client-go", "kube-rs", "controller-runtime"];
 const WIDTH: f64 = 900.0;
 /// Where the names end and the bars begin.
-const LEFT: f64 = 430.0;
-const RIGHT: f64 = 840.0;
+const LEFT: f64 = 470.0;
+const RIGHT: f64 = 850.0;
 const ROW: f64 = 20.0;
 const TOP: f64 = 34.0;
-/// The least ratio that has a place of its own; 1 is in the middle of the right half.
+/// The least and the most that have a place of their own.
 const LEAST: f64 = 0.01;
 const MOST: f64 = 2.0;
 const COLOURS: [&str; 6] = ["#1b6ac9", "#c9571b", "#2f8f4e", "#8a3fb0", "#a08a00", "#555555"];
@@ -20,7 +20,7 @@ const COLOURS: [&str; 6] = ["#1b6ac9", "#c9571b", "#2f8f4e", "#8a3fb0", "#a08a00
 fn open(height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n\
+         font-family=\"sans-serif\" font-size=\"10\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     )
 }
