@@ -14,8 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -77,32 +75,8 @@ func (s *source) ResultChan() <-chan watch.Event { return s.events }
 
 // pipeline measures a watch event's way through a shared informer with two indexes to one handler.
 func pipeline(pods []*corev1.Pod) float64 {
-	events := &source{pods: pods, events: make(chan watch.Event, 1024)}
-	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-	for _, pod := range pods {
-		list.Items = append(list.Items, *pod)
-	}
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return events, nil },
-	}, noWatchList{}), &corev1.Pod{}, 0, indexers())
-	done, seen := make(chan struct{}), 0
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, _ any) {
-			if seen++; seen%atATime == 0 {
-				done <- struct{}{}
-			}
-		},
-	})
-	if err != nil {
-		panic(err)
-	}
-	stop := make(chan struct{})
-	defer close(stop)
-	go informer.Run(stop)
-	if !cache.WaitForCacheSync(stop, informer.HasSynced) {
-		panic("never synced")
-	}
+	events, handled, end := fed(pods, 0, 1)
+	defer end()
 	least := math.Inf(1)
 	for first := 0; first < min(updates, len(pods)); first += atATime {
 		changes := make([]*corev1.Pod, atATime)
@@ -113,7 +87,7 @@ func pipeline(pods []*corev1.Pod) float64 {
 		for _, pod := range changes {
 			events.events <- watch.Event{Type: watch.Modified, Object: pod}
 		}
-		<-done
+		handled.until(first + atATime)
 		least = min(least, each(start, atATime))
 	}
 	return least
