@@ -278,7 +278,7 @@ mod tests {
     fn pod(name: u32, revision: u64) -> Object {
         let text = format!(
             r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"pod-{name}","namespace":"a","uid":"{name}","resourceVersion":"{revision}"}},"spec":{{"nodeName":"node-{}"}}}}"#,
-            name * revision as u32
+            u64::from(name) * revision
         );
         Object::parse(&Resource::pods(), text.into()).unwrap()
     }
