@@ -48,13 +48,15 @@ enum Output {
 }
 
 /// A scenario, its arguments where they are not the defaults, and those of a quick look.
-const SCENARIOS: [(&str, &[&str], &[&str]); 12] = [
+const SCENARIOS: [(&str, &[&str], &[&str]); 14] = [
     ("cache", &[], &["--pods=10000", "--rounds=1"]),
     ("list", &["--rounds=3"], &["--rounds=1", "--lists=5"]),
     ("fanout", &["--seconds=6"], &["--part=cost,memory", "--seconds=3"]),
     ("selective", &[], &["--watches=1000", "--rate=100", "--seconds=5"]),
     ("serve", &["--seconds=5"], &["--pods=10000", "--seconds=2"]),
     ("sync", &[], &["--rounds=1"]),
+    ("relist", &[], &["--rounds=1"]),
+    ("link", &[], &["--pods=50"]),
     ("resync", &[], &["--rounds=1"]),
     ("storm", &[], &["--watches=500"]),
     ("mixed", &[], &["--seconds=3"]),

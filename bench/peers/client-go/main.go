@@ -104,6 +104,9 @@ func main() {
 	token := flag.String("token", "", "the token for it")
 	ca := flag.String("ca", "", "the authority of its certificate, if it talks TLS")
 	encoding := flag.String("encoding", "application/json", "what objects are asked for as")
+	again := flag.Bool("again", false, "say when it has synced, and again when it has the revision that the input names")
+	timeout := flag.Duration("timeout", 0, "when a request is cut")
+	patience := flag.Duration("patience", time.Hour, "how long a sync may take")
 	queue := flag.Bool("queue", false, "measure the work queue instead")
 	onlyHandlers := flag.Bool("handlers", false, "measure handlers instead")
 	flag.Parse()
@@ -112,7 +115,7 @@ func main() {
 		return
 	}
 	if *address != "" {
-		syncPods(*address, *token, *ca, *encoding)
+		syncPods(*address, *token, *ca, *encoding, *timeout, *patience, *again)
 		return
 	}
 

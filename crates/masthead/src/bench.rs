@@ -9,6 +9,7 @@ mod fanout;
 mod fed;
 mod growth;
 mod herd;
+mod link;
 mod list;
 mod machine;
 mod mixed;
@@ -16,7 +17,9 @@ mod peers;
 mod place;
 mod pods;
 mod process;
+mod proxy;
 mod queue;
+mod relist;
 mod replicas;
 mod report;
 mod resync;
@@ -90,6 +93,17 @@ pub(crate) enum Scenario {
   masthead bench sync --pods 50000
   masthead bench sync -o json | jq .ours")]
     Sync(sync::SyncArguments),
+    /// A list that has to be read again: processor time of the client, against client-go
+    #[command(after_help = "Examples:
+  masthead bench relist --peers            10,000 pods, 100 of them changed
+  masthead bench relist -o json | jq .ratio")]
+    Relist(relist::RelistArguments),
+    /// A sync over a slow link where requests are cut after a time, against client-go
+    #[command(after_help = "Examples:
+  masthead bench link --peers              200 pods at 200 KB/s, cut after 6 s
+  masthead bench link --pods 1000 --bytes 100000
+  masthead bench link -o json | jq .ratio")]
+    Link(link::LinkArguments),
     /// Handlers: a resync to one, a change on its way to four, against client-go
     #[command(after_help = "Examples:
   masthead bench resync --peers            beside client-go
@@ -194,6 +208,8 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Scale(arguments) => scale::run(&arguments),
         Scenario::Selective(arguments) => selective::run(&arguments),
         Scenario::Sync(arguments) => sync::run(&arguments),
+        Scenario::Relist(arguments) => relist::run(&arguments),
+        Scenario::Link(arguments) => link::run(&arguments),
         Scenario::Resync(arguments) => resync::run(&arguments),
         Scenario::Storm(arguments) => storm::run(&arguments),
         Scenario::Mixed(arguments) => mixed::run(&arguments),

@@ -50,6 +50,9 @@ pub(crate) struct ChildArguments {
     /// Bytes of a pod; 0: as they come
     #[arg(long, default_value_t = 0)]
     bytes: usize,
+    /// Changes that are remembered, if not as many as usual
+    #[arg(long)]
+    history: Option<usize>,
 }
 
 /// What the child says first.
@@ -180,7 +183,8 @@ async fn start(
     tokens.add(&token, User { name: "bench".to_owned(), groups: vec![MASTERS.to_owned()] });
     let security =
         if arguments.tls { Security::Tls(credentials.tls(None)?) } else { Security::InsecureHttp };
-    let (limits, history) = (Limits::default(), HistoryLimits::default());
+    let (limits, mut history) = (Limits::default(), HistoryLimits::default());
+    history.changes = arguments.history.unwrap_or(history.changes);
     let config = Config { listen, security, tokens, limits, history };
     let server = Server::start(config, store.clone()).await?;
     server.ready().await;

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::Pod;
+use masthead_core::Revision;
 use masthead_informer::upstream::{Settings, Upstream, kube_client};
-use masthead_informer::{Factory, FactorySettings, Representation};
+use masthead_informer::{Factory, FactorySettings, Representation, Timeouts};
 use masthead_reflector::Strategy;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -51,6 +52,15 @@ pub(crate) struct SyncChildArguments {
     /// As a stream of initial events instead of pages
     #[arg(long)]
     stream: bool,
+    /// As an informer does that is not told
+    #[arg(long, conflicts_with = "stream")]
+    automatic: bool,
+    /// When a request is cut
+    #[arg(long)]
+    request_seconds: Option<u64>,
+    /// Say when it has synced, and again when it has the revision that its input names
+    #[arg(long)]
+    again: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -62,14 +72,16 @@ enum Held {
 
 /// What one sync took: seconds and bytes.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-struct Cost {
-    objects: u64,
-    wall: f64,
+pub(super) struct Cost {
+    pub(super) objects: u64,
+    pub(super) wall: f64,
     processor: f64,
     resident: f64,
     peak: f64,
 }
 
+/// How long a list that is read again may take.
+const AGAIN: Duration = Duration::from_secs(120);
 /// After a sync this long until memory is looked at: allocators give back what they do not need.
 const REST: Duration = Duration::from_secs(1);
 
@@ -90,8 +102,16 @@ async fn sync(arguments: &SyncChildArguments) -> anyhow::Result<Cost> {
     config.auth_info.token = Some(arguments.token.clone().into());
     let began = Instant::now();
     let upstream = Upstream::from_config(config, Settings::default()).await?;
-    let strategy = if arguments.stream { Strategy::Streaming } else { Strategy::Pages };
-    let settings = FactorySettings { strategy, ..FactorySettings::default() };
+    let strategy = match arguments {
+        SyncChildArguments { automatic: true, .. } => Strategy::default(),
+        SyncChildArguments { stream: true, .. } => Strategy::Streaming,
+        _ => Strategy::Pages,
+    };
+    let mut settings = FactorySettings { strategy, ..FactorySettings::default() };
+    if let Some(seconds) = arguments.request_seconds {
+        let [connect, progress, request] = [4, 2, 1].map(|it| Duration::from_secs(seconds) / it);
+        settings.timeouts = Timeouts { connect, progress, request, ..settings.timeouts };
+    }
     let factory = Factory::with_settings(upstream, settings)?;
     let representation = match arguments.representation {
         Held::Raw => Representation::Raw,
@@ -103,6 +123,14 @@ async fn sync(arguments: &SyncChildArguments) -> anyhow::Result<Cost> {
     factory.wait_for_sync().await?;
     let (wall, Usage { processor, .. }) =
         (began.elapsed().as_secs_f64(), usage(std::process::id()));
+    if arguments.again {
+        super::child::say(&"synced")?;
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        let key = &pods.lister().iter().next().context("there are no pods")?.key().clone();
+        pods.get_at_least(key, Revision(line.trim().parse()?), AGAIN).await?;
+        super::child::say(&"again")?;
+    }
     tokio::time::sleep(REST).await;
     let objects = pods.lister().len() as u64;
     let (resident, peak) = (status("VmRSS:")?, status("VmHWM:")?);
