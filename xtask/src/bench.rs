@@ -16,7 +16,7 @@ mod plot;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// What to measure, of `masthead bench --help`; everything that needs no etcd unless said
+    /// What to measure, of `masthead bench --help`; everything unless said
     scenarios: Vec<String>,
     /// Also the peers, in the same runs: built on demand, kube-apiserver in some ten minutes
     #[arg(long)]
@@ -48,7 +48,7 @@ enum Output {
 }
 
 /// A scenario, its arguments where they are not the defaults, and those of a quick look.
-const SCENARIOS: [(&str, &[&str], &[&str]); 14] = [
+const SCENARIOS: [(&str, &[&str], &[&str]); 17] = [
     ("cache", &[], &["--pods=10000", "--rounds=1"]),
     ("list", &["--rounds=3"], &["--rounds=1", "--lists=5"]),
     ("fanout", &["--seconds=6"], &["--part=cost,memory", "--seconds=3"]),
@@ -62,8 +62,14 @@ const SCENARIOS: [(&str, &[&str], &[&str]); 14] = [
     ("mixed", &[], &["--seconds=3"]),
     ("store", &[], &["--pods=20000", "--rounds=1"]),
     ("queue", &[], &["--rounds=1"]),
+    ("controller", &[], &["--objects=500"]),
+    ("replicas", &[], &["--seconds=3"]),
+    ("scale", &["--seconds=20"], &["--watches=2000", "--streams=2000", "--seconds=5"]),
     ("growth", &[], &["--quick"]),
 ];
+
+/// The scenario that runs an etcd, which is the one of the tests.
+const ON_ETCD: &str = "replicas";
 
 const FIGURES: &str = "docs/performance/figures.json";
 
@@ -104,6 +110,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
             command.args(["bench", name, "-o", "json"]);
             command.args(if arguments.quick { quick } else { usual });
             command.args(arguments.peers.then_some("--peers"));
+            if name == ON_ETCD {
+                command.arg("--etcd").arg(masthead_lab::Version::Current.program());
+            }
             // One that fails does not take the figures of the others with it.
             let outcome = match run_one(&mut command) {
                 Ok(run) => {

@@ -48,10 +48,9 @@ func child(arguments []string) error {
 	runtime.LockOSThread()
 	flags := flag.NewFlagSet("child", flag.ExitOnError)
 	pods := flags.Int("pods", 0, "pods in etcd; the updates go round among them")
-	nodes := flags.Int("nodes", 0, "over how many nodes the pods are spread; 0: as they come")
 	from := flags.String("from", "", "file of the pods, one JSON object a line")
 	_ = flags.Parse(arguments) // It exits on an error.
-	if *pods < 1 || *nodes < 0 || *from == "" {
+	if *pods < 1 || *from == "" {
 		return errors.New("child needs -pods, one at least, and -from")
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -63,7 +62,7 @@ func child(arguments []string) error {
 	defer os.RemoveAll(dir)
 	s := new(side)
 	defer s.stop()
-	greeting, err := s.start(ctx, dir, *from, *pods, *nodes)
+	greeting, err := s.start(ctx, dir, *from, *pods)
 	if err == nil {
 		err = say(greeting)
 	}
@@ -76,12 +75,12 @@ func child(arguments []string) error {
 	return err
 }
 
-func (s *side) start(ctx context.Context, dir, from string, pods, nodes int) (*hello, error) {
+func (s *side) start(ctx context.Context, dir, from string, pods int) (*hello, error) {
 	var err error
 	if s.etcd, err = startEtcd(ctx, dir); err != nil {
 		return nil, err
 	}
-	if s.keys, err = fill(ctx, s.etcd.client, from, pods, nodes); err != nil {
+	if s.keys, err = fill(ctx, s.etcd.client, from, pods); err != nil {
 		return nil, err
 	}
 	if s.server, err = newAPIServer(dir, s.etcd.address, s.keys[0]); err != nil {

@@ -23,9 +23,8 @@ const (
 )
 
 // fill stores the first `count` pods of a file, one JSON object a line, as kube-apiserver would have stored
-// them, and gives their keys in the order of the lines. With nodes, pod `i` is put on the node on which
-// `masthead bench` has it.
-func fill(ctx context.Context, client *clientv3.Client, path string, count, nodes int) ([]string, error) {
+// them, and gives their keys in the order of the lines.
+func fill(ctx context.Context, client *clientv3.Client, path string, count int) ([]string, error) {
 	lines, err := readLines(path, count)
 	if err != nil {
 		return nil, err
@@ -36,12 +35,7 @@ func fill(ctx context.Context, client *clientv3.Client, path string, count, node
 	for first := 0; first < count && ctx.Err() == nil; first += transactionOperations {
 		last := min(first+transactionOperations, count)
 		group.Go(func() error {
-			return store(ctx, client, lines[first:last], keys[first:last], func(i int) string {
-				if nodes == 0 {
-					return ""
-				}
-				return fmt.Sprintf("node-%06d", (first+i)*(nodes/count))
-			})
+			return store(ctx, client, lines[first:last], keys[first:last])
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -73,7 +67,7 @@ func readLines(path string, count int) ([][]byte, error) {
 
 // store puts pods that make up at most one transaction's operations, and notes their keys. Large ones go in
 // several transactions.
-func store(ctx context.Context, client *clientv3.Client, lines [][]byte, keys []string, node func(int) string) error {
+func store(ctx context.Context, client *clientv3.Client, lines [][]byte, keys []string) error {
 	var operations []clientv3.Op
 	size := 0
 	commit := func() error {
@@ -82,7 +76,7 @@ func store(ctx context.Context, client *clientv3.Client, lines [][]byte, keys []
 		return err
 	}
 	for i, line := range lines {
-		key, value, err := encode(line, node(i))
+		key, value, err := encode(line)
 		if err != nil {
 			return err
 		}
@@ -99,16 +93,13 @@ func store(ctx context.Context, client *clientv3.Client, lines [][]byte, keys []
 
 // encode gives a pod's key and value in etcd: kube-apiserver stores protobuf, without the revision, which
 // is etcd's.
-func encode(line []byte, node string) (string, []byte, error) {
+func encode(line []byte) (string, []byte, error) {
 	pod := new(corev1.Pod)
 	if err := json.Unmarshal(line, pod); err != nil {
 		return "", nil, err
 	}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	pod.ResourceVersion = ""
-	if node != "" {
-		pod.Spec.NodeName = node
-	}
 	var value bytes.Buffer
 	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(pod, &value); err != nil {
 		return "", nil, err

@@ -16,7 +16,7 @@ pub enum Version {
 
 impl Version {
     /// The program; got or built once for all tests of a target directory.
-    pub(crate) fn program(self) -> &'static Path {
+    pub fn program(self) -> &'static Path {
         static CURRENT: OnceLock<PathBuf> = OnceLock::new();
         static DEBIAN: OnceLock<PathBuf> = OnceLock::new();
         match self {

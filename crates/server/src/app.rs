@@ -13,7 +13,7 @@ use masthead_core::{
     ListBody, ListMeta, ListOptions, Query, Reason, Revision, Status, WatchOptions,
 };
 use masthead_store::{Health, Store};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use tracing::{debug, error};
@@ -28,7 +28,7 @@ use crate::feed::Feed;
 use crate::flights::{Connection, Flights, spread_retry};
 use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits};
 use crate::listing::{ListStream, Listed};
-use crate::metrics::{Metrics, RequestLabels, resident_bytes};
+use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding};
 use crate::params::{self, FieldValidation, WriteOptions};
 use crate::patch::Patch;
@@ -256,41 +256,6 @@ impl App {
         lines.push(format!("{check} check {}\n", if failed { "failed" } else { "passed" }));
         let text = lines.concat();
         Ok(respond::text(code, text))
-    }
-
-    /// `/statz`.
-    fn statistics(&self) -> Value {
-        let all = self.reads.statistics();
-        let newest = all.iter().map(|it| it.revision).max().unwrap_or(Revision::ZERO);
-        let resources: Vec<_> = all
-            .iter()
-            .map(|it| {
-                json!({
-                    "resource": it.resource.as_str(), "ready": it.ready,
-                    "objects": it.memory.objects, "bytes": it.memory.total(),
-                    "bodyBytes": it.memory.bodies, "historyBytes": it.memory.history,
-                    "pinnedBytes": it.memory.pinned,
-                    "revision": it.revision.to_string(), "oldest": it.oldest.to_string(),
-                    "lag": newest.0.saturating_sub(it.revision.0),
-                    "watches": it.watches, "eventsSent": it.counters.events.get(),
-                    "watchesTerminated": it.counters.terminated.get(),
-                })
-            })
-            .collect();
-        let store = match self.store.health() {
-            Health::Writable => json!({"writable": true}),
-            Health::ReadOnly { why } => json!({"writable": false, "why": &*why}),
-        };
-        json!({
-            "revision": newest.to_string(),
-            "watches": self.flights.watches(),
-            "responseBytesInFlight": self.flights.bytes(),
-            "zippedBytes": self.pieces.bytes(),
-            "residentBytes": resident_bytes(),
-            "uptimeSeconds": self.began.elapsed().as_secs(),
-            "store": store,
-            "resources": resources,
-        })
     }
 
     async fn get(&self, asked: &Asked) -> Answer {

@@ -49,6 +49,7 @@ mod respond;
 mod route;
 mod scale;
 mod server;
+mod statz;
 mod validate;
 mod watching;
 mod writes;

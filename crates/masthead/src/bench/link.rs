@@ -1,16 +1,15 @@
 //! A sync over a slow link where requests are cut after a time: the case in which an informer may never get
 //! there, and never say so.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::process::{Served, Side};
 use super::proxy::Proxy;
 use super::report::{Figure, Findings};
-use super::sync::Cost;
+use super::sync::finish;
 use super::{Common, peers};
 
 /// When a request is cut, in seconds.
@@ -73,10 +72,4 @@ pub(super) fn run(arguments: &LinkArguments) -> anyhow::Result<()> {
     }));
     found.show(arguments.common.output);
     Ok(())
-}
-
-fn finish(mut command: Command) -> anyhow::Result<Cost> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    anyhow::ensure!(output.status.success(), "a client ended with {}", output.status);
-    serde_json::from_slice(&output.stdout).context("a client says something else than figures")
 }

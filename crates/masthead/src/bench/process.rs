@@ -171,7 +171,7 @@ fn apiserver(pods: u32, nodes: u32, place: &Place) -> anyhow::Result<Command> {
     let mut command = Command::new(peers::kube_apiserver()?);
     let file = place.path("pods");
     child::write_pods(pods, nodes, &file)?;
-    command.args(["child", &format!("-pods={pods}"), &format!("-nodes={nodes}"), "-from"]);
+    command.args(["child", &format!("-pods={pods}"), "-from"]);
     command.arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
     Ok(command)
 }

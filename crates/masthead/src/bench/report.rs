@@ -7,14 +7,8 @@ use serde::Serialize;
 use super::{Output, machine};
 
 /// Programs that do the same as ours; all else that a figure is set against is a floor or a limit.
-const PEERS: [&str; 6] = [
-    "client-go",
-    "client-go, protobuf",
-    "controller-runtime",
-    "kube-apiserver",
-    "kube-rs",
-    "kube-rs, streamed",
-];
+const PEERS: [&str; 5] =
+    ["client-go", "client-go, protobuf", "controller-runtime", "kube-apiserver", "kube-rs"];
 
 /// One measured thing. It is a cost: less is better.
 pub(super) struct Figure {

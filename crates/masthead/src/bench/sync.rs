@@ -215,11 +215,15 @@ impl Client {
             }
             None => None,
         };
-        let mut command = self.command(&address, token, ca)?;
-        let output = command.stderr(std::process::Stdio::inherit()).output()?;
-        anyhow::ensure!(output.status.success(), "a client ended with {}", output.status);
-        serde_json::from_slice(&output.stdout).context("a client says something else than figures")
+        finish(self.command(&address, token, ca)?)
     }
+}
+
+/// Runs a client to its end; gives what it says it took.
+pub(super) fn finish(mut command: Command) -> anyhow::Result<Cost> {
+    let output = command.stderr(std::process::Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "a client ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("a client says something else than figures")
 }
 
 pub(super) fn run(arguments: &SyncArguments) -> anyhow::Result<()> {
