@@ -11,7 +11,7 @@ use std::task::{Poll, ready};
 
 use anyhow::{Context as _, ensure};
 use parking_lot::Mutex;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CipherSuite, ClientConfig, RootCertStore};
@@ -85,7 +85,7 @@ fn trusting(ca: &str, http2: bool) -> anyhow::Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
     // As Go's client prefers them on a processor with AES: the cheapest first.
-    let mut provider = aws_lc_rs::default_provider();
+    let mut provider = CryptoProvider::clone(&masthead_server::crypto_provider());
     provider.cipher_suites.sort_by_key(|it| it.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
