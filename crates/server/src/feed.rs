@@ -392,11 +392,11 @@ pub(crate) fn split(name: &str) -> (&str, &str) {
 
 fn item(resource: &Resource, event: &Event, packer: Option<&Packer>) -> UpstreamItem {
     let revision = event.revision;
-    let packed = |object| match packer {
+    let held = |object| match packer {
         Some(packer) => packer.pack(object),
         None => object,
     };
-    let item = match event.value.object(resource).map(packed) {
+    let item = match event.value.object(resource).map(held) {
         Err(err) => {
             error!(%resource, key = %event.key, %err, "a stored object cannot be read");
             WatchItem::Skipped
