@@ -8,8 +8,10 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Memory {
     /// Objects that are there now.
     pub objects: usize,
-    /// The JSON of those objects.
+    /// The content of those objects, in the form in which it is held.
     pub bodies: usize,
+    /// What their JSON would take, where it is held in another form. Not part of the total.
+    pub whole: usize,
     /// Their heads, versions, slots and keys.
     pub heads: usize,
     /// Changes in the window and the superseded states that they keep.
@@ -28,12 +30,13 @@ impl Memory {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Gauges([AtomicU64; 6]);
+pub(crate) struct Gauges([AtomicU64; 7]);
 
 impl Gauges {
     pub(crate) fn store(&self, memory: &Memory) {
-        let Memory { objects, bodies, heads, history, pinned, indexes } = *memory;
-        for (cell, value) in self.0.iter().zip([objects, bodies, heads, history, pinned, indexes]) {
+        let Memory { objects, bodies, whole, heads, history, pinned, indexes } = *memory;
+        let values = [objects, bodies, heads, history, pinned, indexes, whole];
+        for (cell, value) in self.0.iter().zip(values) {
             cell.store(value as u64, Ordering::Relaxed);
         }
     }
@@ -49,6 +52,7 @@ impl Gauges {
             history: read(3),
             pinned: read(4),
             indexes: read(5),
+            whole: read(6),
         }
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct Version {
     /// The object was deleted here.
     pub(crate) gone: bool,
     pub(crate) cause: Cause,
+    /// The object's content is held in another form than JSON.
+    held: bool,
     /// The state; the last one if `gone`.
     pub(crate) object: Object,
     pub(crate) revision: Revision,
@@ -100,7 +102,20 @@ impl Version {
         let Step { revision, gone, cause } = step;
         let size = |bytes: usize| u32::try_from(bytes).expect("objects are limited to 64 MiB");
         let (body_bytes, head_bytes) = (size(object.body_bytes()), size(object.head_bytes()));
-        Self { seq, slot, gone, cause, object, revision, segment, body_bytes, head_bytes, terms }
+        let held = object.is_held();
+        Self {
+            seq,
+            slot,
+            gone,
+            cause,
+            held,
+            object,
+            revision,
+            segment,
+            body_bytes,
+            head_bytes,
+            terms,
+        }
     }
 
     /// The same version with other index values.
@@ -122,6 +137,11 @@ impl Version {
     /// Bytes of the body.
     pub(crate) fn body_bytes(&self) -> usize {
         self.body_bytes as usize
+    }
+
+    /// Bytes of the body as JSON.
+    pub(crate) fn whole_bytes(&self) -> usize {
+        if self.held { self.object.whole_bytes() } else { self.body_bytes() }
     }
 
     /// Bytes besides the body.

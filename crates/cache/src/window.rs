@@ -252,11 +252,13 @@ impl State {
         if let Some(older) = entry.older.as_ref().filter(|older| !older.gone) {
             memory.objects -= 1;
             memory.bodies -= older.body_bytes();
+            memory.whole -= older.whole_bytes();
             memory.heads -= older.head_bytes();
         }
         if !version.gone {
             memory.objects += 1;
             memory.bodies += version.body_bytes();
+            memory.whole += version.whole_bytes();
             memory.heads += version.head_bytes();
         }
     }

@@ -17,7 +17,7 @@ macro_rules! partial {
 mod list;
 mod split;
 
-pub use list::{ListBody, ListMeta};
+pub use list::{ListBody, ListMeta, Open};
 pub use split::{Bookmark, ListPage, SplitError, WatchLine};
 
 /// The annotation of the one bookmark that ends the initial events (W21).

@@ -22,8 +22,8 @@ mod token;
 
 pub use change::{Cause, Change, EventType, Mutation};
 pub use frame::{
-    Bookmark, Frame, INITIAL_EVENTS_END, ListBody, ListMeta, ListPage, Projection, SplitError,
-    WatchLine,
+    Bookmark, Frame, INITIAL_EVENTS_END, ListBody, ListMeta, ListPage, Open, Projection,
+    SplitError, WatchLine,
 };
 pub use key::{KeyError, ObjectKey};
 pub use object::{Labels, Object, OwnerReference, ParseError};

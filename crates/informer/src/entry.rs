@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use masthead_compact::Packed;
 use masthead_core::{Labels, Object, ObjectKey, OwnerReference, Revision};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use crate::compact::Packed;
 use crate::limits::DECODED_MAX;
 
 /// An object of an informer: its head at hand, the whole of it decoded when asked for.

@@ -33,7 +33,6 @@
 //!
 //! **Invariant:** a cache that has not synced says why: see [`SyncReport`].
 
-mod compact;
 mod connector;
 mod entry;
 mod event;

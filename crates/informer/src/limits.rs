@@ -24,18 +24,6 @@ pub const FIELDS_MAX: usize = masthead_core::limits::SELECTABLE_FIELDS_MAX;
 pub const NAMESPACES_MAX: usize = 64;
 /// Handlers and streams of one informer.
 pub const HANDLERS_MAX: usize = 1024;
-/// A kind's dictionary is this many of its bodies at least, and less than twice as many. Of pods, eight
-/// leave 360 bytes of 9,400, and 32 not fewer.
-pub const DICTIONARY_SAMPLES: usize = 8;
-/// Bytes of a body that go into a dictionary at most: 128 KiB for all.
-pub const SAMPLE_BYTES_MAX: usize = 16 * 1024;
-/// After so many bodies a dictionary is made: soon, and again when more of the kind has been seen,
-/// since neighbours in a list are often of one owner. Each is kept as long as something needs it.
-pub const DICTIONARIES_AT: [usize; 3] = [16, 128, 1024];
-/// How hard compact bodies are compressed: above this, more time and a megabyte of tables save a twentieth.
-pub const COMPACT_LEVEL: i32 = 1;
-/// Decompressors that wait for readers.
-pub const DECOMPRESSORS_MAX: usize = 8;
 /// Largest saved state that is read: 100,000 pods of 10 KB.
 pub const SAVED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Between two savings of a cache.

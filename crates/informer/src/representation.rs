@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use masthead_cache::Cache;
+use masthead_compact::Compactor;
 use masthead_core::{Object, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Projection;
-use crate::compact::Compactor;
 use crate::exact;
 
 /// How an informer holds its objects.
@@ -163,11 +163,11 @@ impl fmt::Debug for Packer {
 #[cfg(test)]
 mod tests {
     use masthead_cache::Config;
+    use masthead_compact::Packed;
     use masthead_core::{Labels, Revision, Time};
     use serde_json::json;
 
     use super::*;
-    use crate::compact::Packed;
 
     fn pod(n: usize) -> Object {
         let body = json!({

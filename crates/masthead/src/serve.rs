@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use masthead_cache::HistoryLimits;
+use masthead_server::limits::COMPRESSED_BYTES_MIN;
 use masthead_server::{
     Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User, tls_from_files,
     write_secret,
@@ -84,6 +85,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "MASTHEAD_KEEP_BYTES", value_parser = bytes, default_value = "256MiB",
         value_name = "BYTES", help_heading = "History")]
     keep_bytes: usize,
+    /// Hold the bodies of objects compressed: a fraction of the memory, for more work at each read
+    #[arg(long, env = "MASTHEAD_COMPRESS_BODIES", action = ArgAction::Set, num_args = 0..=1,
+        default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    compress_bodies: bool,
     #[command(flatten)]
     etcd: EtcdArguments,
     #[command(flatten)]
@@ -241,7 +246,9 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
         limits.handover = arguments.etcd.handover();
     }
     let store = open_store(arguments, &directory).await?;
-    let config = Config { listen: arguments.listen, security, tokens, limits, history };
+    let listen = arguments.listen;
+    let compress_bodies = arguments.compress_bodies.then_some(COMPRESSED_BYTES_MIN);
+    let config = Config { listen, security, tokens, limits, history, compress_bodies };
     let mut stop = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let server = Server::start(config, store).await?;

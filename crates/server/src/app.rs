@@ -10,7 +10,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use masthead_core::{
-    ListBody, ListMeta, ListOptions, Query, Reason, Revision, Status, WatchOptions,
+    ListBody, ListMeta, ListOptions, Object, Query, Reason, Revision, Status, WatchOptions,
 };
 use masthead_store::{Health, Store};
 use serde_json::Value;
@@ -30,6 +30,7 @@ use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits};
 use crate::listing::{ListStream, Listed};
 use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding};
+use crate::packing;
 use crate::params::{self, FieldValidation, WriteOptions};
 use crate::patch::Patch;
 use crate::reads::{Reads, Watcher};
@@ -271,10 +272,14 @@ impl App {
         let options = ListOptions::from_query(asked.query(), resource, &proof.namespace)?;
         let list = self.reads.list(proof, &options).await?;
         let (served, projection) = (list.served, encoding.projection);
-        let bodies = || list.objects.iter().map(|it| it.body().len()).sum::<usize>();
+        let bodies = || list.objects.iter().map(Object::whole_bytes).sum::<usize>();
         let gzip = asked.gzip() && encoding.format == Format::Json && bodies() >= GZIP_BYTES_MIN;
         let zipper = gzip.then(|| Zipper::new(&self.pieces, served, projection, &list.objects));
-        let slices = ListBody::new(resource, &list.meta, list.objects, projection);
+        let slices = if list.compressed {
+            ListBody::opening(resource, &list.meta, list.objects, projection, packing::open)
+        } else {
+            ListBody::new(resource, &list.meta, list.objects, projection)
+        };
         if encoding.format == Format::Yaml {
             return respond::yaml_list(slices, asked.gzip());
         }

@@ -184,6 +184,9 @@ pub(crate) enum BodyError {
     /// Its bytes did not move for too long.
     #[error("the client did not read for too long")]
     Stalled,
+    /// An object that is in memory cannot be read.
+    #[error("an object of the answer cannot be read")]
+    Broken,
 }
 
 /// The body of an answer.

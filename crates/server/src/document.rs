@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::limits::{DUPLICATES_MAX, JSON_DEPTH_MAX};
+use crate::packing::whole;
 use crate::resources::Kind;
 
 /// The members of a JSON object, in their order.
@@ -235,7 +236,7 @@ pub(crate) fn object(kind: &Kind, members: &Members) -> Result<Object, Status> {
 
 /// The members of a stored object.
 pub(crate) fn members(object: &Object) -> Result<Members, Status> {
-    serde_json::from_slice(object.body()).map_err(|error| {
+    serde_json::from_slice(whole(object)?.body()).map_err(|error| {
         Status::internal(format!("the stored object {} cannot be read: {error}", object.key()))
     })
 }

@@ -25,12 +25,15 @@ use tracing::{error, warn};
 
 use crate::catalog::Catalog;
 use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX, STORE_PACE};
+use crate::packing::{Packer, Packing};
 
 /// Keeps a cache for each resource in step with the store.
 pub(crate) struct Feed {
     store: Arc<dyn Store>,
     catalog: Arc<Catalog>,
     history: HistoryLimits,
+    /// Bodies of so many bytes are held compressed.
+    compress: Option<usize>,
     seed: u64,
     /// How often the store was found to have gone back.
     rewound: Arc<watch::Sender<u64>>,
@@ -41,6 +44,7 @@ pub(crate) struct Feed {
 struct Life {
     mux: Mux,
     replay: Arc<Replay>,
+    packing: Option<Arc<Packing>>,
     drivers: Mutex<HashMap<ResourceName, AbortHandle>>,
     follower: OnceLock<AbortHandle>,
 }
@@ -66,16 +70,17 @@ impl Feed {
         store: Arc<dyn Store>,
         catalog: Arc<Catalog>,
         history: HistoryLimits,
+        compress: Option<usize>,
         seed: u64,
     ) -> Self {
         let rewound = Arc::new(watch::Sender::new(0));
-        let life = Mutex::new(Life::new(&store, &catalog, &rewound));
-        Self { store, catalog, history, seed, rewound, life }
+        let life = Mutex::new(Life::new(&store, &catalog, &rewound, compress));
+        Self { store, catalog, history, compress, seed, rewound, life }
     }
 
     /// Forgets everything: the store is not what it was. Caches have to be opened anew.
     pub(crate) fn restart(&self) {
-        let life = Life::new(&self.store, &self.catalog, &self.rewound);
+        let life = Life::new(&self.store, &self.catalog, &self.rewound, self.compress);
         drop(std::mem::replace(&mut *self.life.lock(), life));
     }
 
@@ -98,6 +103,9 @@ impl Feed {
         let (history, seed) = (self.history, self.seed);
         let config = Config { history, indexes: Vec::new(), seed, lane: Some(lane) };
         let (writer, cache) = Cache::new(config);
+        if let Some(packing) = &life.packing {
+            packing.open(resource, cache.clone());
+        }
         if life.follower.get().is_none() {
             life.replay.caches.lock().push(cache.clone());
             life.replay.unread.lock().insert(resource.into());
@@ -114,8 +122,12 @@ impl Feed {
 
     /// Lets go of a resource; its cache stays as it is.
     pub(crate) fn close(&self, resource: &Resource) {
-        if let Some(driver) = self.life.lock().drivers.lock().remove(&resource.into()) {
+        let life = self.life.lock();
+        if let Some(driver) = life.drivers.lock().remove(&resource.into()) {
             driver.abort();
+        }
+        if let Some(packing) = &life.packing {
+            packing.close(resource);
         }
     }
 
@@ -130,6 +142,7 @@ impl Life {
         store: &Arc<dyn Store>,
         catalog: &Arc<Catalog>,
         rewound: &Arc<watch::Sender<u64>>,
+        compress: Option<usize>,
     ) -> Arc<Self> {
         let replay = Arc::new(Replay {
             base: store.oldest(),
@@ -140,9 +153,12 @@ impl Life {
         });
         let (store, catalog, rewound) = (store.clone(), catalog.clone(), rewound.clone());
         let epoch = store.epoch();
-        let upstream = FromStore { store, catalog, rewound, epoch, replay: replay.clone() };
+        let packing = compress.map(|least| Arc::new(Packing::new(least)));
+        let (packs, told) = (packing.clone(), replay.clone());
+        let upstream = FromStore { store, catalog, rewound, epoch, replay: told, packing: packs };
         let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
-        Arc::new(Self { mux, replay, drivers: Mutex::default(), follower: OnceLock::new() })
+        let (drivers, follower) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { mux, replay, packing, drivers, follower })
     }
 }
 
@@ -163,6 +179,7 @@ struct FromStore {
     /// Of the store, when this began.
     epoch: u64,
     replay: Arc<Replay>,
+    packing: Option<Arc<Packing>>,
 }
 
 impl Upstream for FromStore {
@@ -183,6 +200,7 @@ impl Upstream for FromStore {
         meter: Meter,
     ) -> BoxFuture<Result<Page, Failure>> {
         let (store, replay, resource) = (self.store.clone(), self.replay.clone(), resource.clone());
+        let packer = self.packing.as_ref().and_then(|it| it.packer(&(&resource).into()));
         Box::pin(async move {
             let (at, after) = match &request.at {
                 ListAt::Latest | ListAt::Cached => {
@@ -202,7 +220,10 @@ impl Upstream for FromStore {
             for value in &page.values {
                 meter.add(value.body().len() as u64);
                 match value.object(&resource) {
-                    Ok(object) => answer.objects.push(object),
+                    Ok(object) => answer.objects.push(match &packer {
+                        Some(packer) => packer.pack_listed(object),
+                        None => object,
+                    }),
                     Err(err) => {
                         error!(%resource, %err, "a stored object cannot be read and is left out");
                         answer.skipped += 1;
@@ -220,6 +241,7 @@ impl Upstream for FromStore {
         let current = self.store.current();
         let (store, catalog) = (self.store.clone(), self.catalog.clone());
         let (rewound, epoch, replay) = (self.rewound.clone(), self.epoch, self.replay.clone());
+        let packing = self.packing.clone();
         Box::pin(async move {
             let events = store.watch(from).map_err(|error| replay.failure(error))?;
             // Somebody else may have been told so, between two watches.
@@ -231,7 +253,8 @@ impl Upstream for FromStore {
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));
             let ahead = Poll::Pending;
-            let following = Following { events, catalog, rewound, replay, until, pace, ahead };
+            let following =
+                Following { events, catalog, rewound, replay, packing, until, pace, ahead };
             Ok(Box::pin(following) as UpstreamEvents)
         })
     }
@@ -302,6 +325,7 @@ struct Following {
     catalog: Arc<Catalog>,
     rewound: Arc<watch::Sender<u64>>,
     replay: Arc<Replay>,
+    packing: Option<Arc<Packing>>,
     /// The last revision of the replay; none when it is over.
     until: Option<Revision>,
     pace: Option<BoxFuture<()>>,
@@ -353,7 +377,8 @@ impl Stream for Following {
         items.extend(events.iter().filter_map(|event| {
             let (plural, group) = split(event.resource.as_str());
             let resource = &kinds.stored(group, plural)?.resource;
-            Some(item(resource, event))
+            let packer = self.packing.as_ref().and_then(|it| it.packer(&event.resource));
+            Some(item(resource, event, packer.as_deref()))
         }));
         items.push(UpstreamItem::Progress(reached));
         Poll::Ready(Some(Ok(items)))
@@ -365,9 +390,13 @@ pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or((name, ""))
 }
 
-fn item(resource: &Resource, event: &Event) -> UpstreamItem {
+fn item(resource: &Resource, event: &Event, packer: Option<&Packer>) -> UpstreamItem {
     let revision = event.revision;
-    let item = match event.value.object(resource) {
+    let held = |object| match packer {
+        Some(packer) => packer.pack(object),
+        None => object,
+    };
+    let item = match event.value.object(resource).map(held) {
         Err(err) => {
             error!(%resource, key = %event.key, %err, "a stored object cannot be read");
             WatchItem::Skipped

@@ -15,6 +15,7 @@
 //!     tokens: Tokens::default(),
 //!     limits: Limits::default(),
 //!     history: Default::default(),
+//!     compress_bodies: None,
 //! };
 //! let server = Server::start(config, Arc::new(MemoryStore::new())).await?;
 //! server.ready().await;
@@ -40,6 +41,7 @@ pub mod limits;
 mod listing;
 mod metrics;
 mod negotiate;
+mod packing;
 mod params;
 mod patch;
 mod prepare;

@@ -91,6 +91,17 @@ pub const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 pub(crate) const WATCH_BATCH_EVENTS: usize = 64;
 /// The same on an HTTP/2 connection, where they wait for the stream's window.
 pub(crate) const STREAM_BATCH_EVENTS: usize = 16;
+/// Bodies that are held compressed have at least so many bytes. Beside one the strings of the head are
+/// held, some 500 bytes: of shorter ones little would be gained.
+pub const COMPRESSED_BYTES_MIN: usize = 1024;
+/// The same where bodies are held compressed: what is open for a client that does not read is its own, and
+/// not the cache's.
+pub(crate) const OPENED_BATCH_EVENTS: usize = 8;
+/// Objects that a thread keeps open because the next watch is likely to be sent them, too: those of a few
+/// batches of events.
+pub(crate) const OPEN_OBJECTS_MAX: usize = 64;
+/// Bytes of them, beyond the last one.
+pub(crate) const OPEN_BYTES_MAX: usize = 512 * 1024;
 /// Slices that are handed to the socket at a time, two for each object of a list; the kernel takes at
 /// most 1,024.
 pub(crate) const SLICES_PER_WRITE: usize = 256;

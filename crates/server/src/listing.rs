@@ -27,7 +27,13 @@ impl Listed {
     }
 
     /// The next part, of about so many bytes; none at the end.
-    fn next(&mut self, bytes: usize) -> Option<Slices> {
+    fn next(&mut self, bytes: usize) -> Option<Result<Slices, BodyError>> {
+        let part = self.next_part(bytes);
+        // What came before it is not sent either: the client must not take it for a whole.
+        if self.slices.is_broken() { Some(Err(BodyError::Broken)) } else { part.map(Ok) }
+    }
+
+    fn next_part(&mut self, bytes: usize) -> Option<Slices> {
         if let Some(zipper) = &mut self.zipper {
             return zipper.next(&mut self.slices, bytes);
         }
@@ -73,7 +79,10 @@ impl ListStream {
             debug_assert_eq!(self.ticket.ending(), Some(Ending::Stalled));
             return Some(Err(BodyError::Stalled));
         };
-        let part = next?;
+        let part = match next? {
+            Ok(part) => part,
+            broken => return Some(broken),
+        };
         self.length = self.length.map(|length| length - part.remaining() as u64);
         self.ticket.handed_out();
         Some(Ok(part))

@@ -2,6 +2,9 @@
 //!
 //! **Invariant:** everything that leaves here leaves against an [`Authorized`], and is what that
 //! proof names.
+//!
+//! Single objects leave with their JSON; those of lists and cursors as the cache holds them, to be opened
+//! ([`crate::packing`]) one by one when they are sent.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -23,6 +26,7 @@ use crate::authz::Authorized;
 use crate::flights::{Connection, Flights};
 use crate::limits::{FRESH_WAIT, READY_WAIT, SELECTIVE_WATCH_BYTES, WATCH_TIMEOUT_MIN};
 use crate::metrics::WatchCounters;
+use crate::packing::whole;
 use crate::route::Target;
 use crate::watching::{Start, WatchStream};
 
@@ -31,6 +35,8 @@ pub(crate) struct Reads {
     caches: ArcSwap<HashMap<ResourceName, Served>>,
     store: Arc<dyn Store>,
     flights: Arc<Flights>,
+    /// Some objects of the caches are held compressed.
+    compressed: bool,
     began: Instant,
     /// Caches so far.
     opened: AtomicU64,
@@ -61,6 +67,8 @@ pub(crate) struct List {
     pub(crate) objects: Vec<Object>,
     /// Of the cache that it was read from: there, an object is known by its key and revision.
     pub(crate) served: u64,
+    /// Some of them are held compressed.
+    pub(crate) compressed: bool,
 }
 
 /// Who asks for a watch, and how it is to look.
@@ -71,11 +79,12 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl Reads {
-    pub(crate) fn new(store: Arc<dyn Store>, flights: Arc<Flights>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, flights: Arc<Flights>, compressed: bool) -> Self {
         Self {
             caches: ArcSwap::default(),
             store,
             flights,
+            compressed,
             began: Instant::now(),
             opened: AtomicU64::new(0),
         }
@@ -172,7 +181,10 @@ impl Reads {
         let served = self.served(&proof.kind.resource)?;
         self.wait(&served.cache, at).await?;
         let Ok(key) = ObjectKey::new(&proof.namespace, &proof.name) else { return Ok(None) };
-        Ok(served.cache.get(&key))
+        match served.cache.get(&key) {
+            Some(found) if self.compressed => whole(&found).map(Some),
+            found => Ok(found),
+        }
     }
 
     /// Waits until the cache has what a read asks for (W6, W7, W7a).
@@ -219,7 +231,8 @@ impl Reads {
             }
         };
         let (meta, objects) = page(&snapshot, proof, options, start);
-        Ok(List { meta, objects, served: served.number })
+        let compressed = self.compressed;
+        Ok(List { meta, objects, served: served.number, compressed })
     }
 
     /// The state at a revision. One that the store has and the cache has not is waited for.
@@ -277,7 +290,7 @@ impl Reads {
             }
         };
         let bytes = match options.from {
-            WatchFrom::State { .. } if is_wide(proof, &options.selectors) => cache.memory().bodies,
+            WatchFrom::State { .. } if is_wide(proof, &options.selectors) => cache.memory().whole,
             WatchFrom::State { .. } => SELECTIVE_WATCH_BYTES,
             _ => 0,
         };
@@ -296,6 +309,7 @@ impl Reads {
             options,
             fresh,
             projection,
+            compressed: self.compressed,
             lifetime,
             ticket,
             counters,

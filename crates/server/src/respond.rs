@@ -92,8 +92,11 @@ pub(crate) fn whole(code: StatusCode, json: Bytes, encoding: Encoding, gzip: boo
 }
 
 /// A list as YAML: the one place where a list is put together as a whole.
-pub(crate) fn yaml_list(list: ListBody, gzip: bool) -> Answer {
-    let json: Vec<u8> = list.flat_map(|piece| piece.to_vec()).collect();
+pub(crate) fn yaml_list(mut list: ListBody, gzip: bool) -> Answer {
+    let json: Vec<u8> = list.by_ref().flat_map(|piece| piece.to_vec()).collect();
+    if list.is_broken() {
+        return Err(Status::internal("an object of the list cannot be read"));
+    }
     let encoding = Encoding { format: Format::Yaml, ..Encoding::JSON };
     whole(StatusCode::OK, json.into(), encoding, gzip)
 }

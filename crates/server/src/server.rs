@@ -45,6 +45,11 @@ pub struct Config {
     pub limits: Limits,
     /// How much history each cache keeps.
     pub history: HistoryLimits,
+    /// The caches hold bodies of at least so many bytes compressed: a fraction of the memory, for some
+    /// microseconds an object that is written or read. [`COMPRESSED_BYTES_MIN`] is what pays off.
+    ///
+    /// [`COMPRESSED_BYTES_MIN`]: crate::limits::COMPRESSED_BYTES_MIN
+    pub compress_bodies: Option<usize>,
 }
 
 /// How a server talks.
@@ -92,7 +97,7 @@ impl Server {
     /// Starts to listen and to fill the caches. It answers at once, and says 429 to reads until the
     /// caches are there: see [`Server::ready`].
     pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
-        let Config { listen, security, tokens, limits, history } = config;
+        let Config { listen, security, tokens, limits, history, compress_bodies } = config;
         let tls = match security {
             Security::Tls(config) => Some(TlsAcceptor::from(config)),
             Security::InsecureHttp if listen.ip().is_loopback() => None,
@@ -109,9 +114,10 @@ impl Server {
         for kind in stored_definitions(&*store, &catalog).await? {
             catalog.put(Arc::new(kind));
         }
-        let feed = Arc::new(Feed::new(store.clone(), catalog.clone(), history, seed));
+        let feed =
+            Arc::new(Feed::new(store.clone(), catalog.clone(), history, compress_bodies, seed));
         let flights = Flights::new(limits.clone());
-        let reads = Arc::new(Reads::new(store.clone(), flights.clone()));
+        let reads = Arc::new(Reads::new(store.clone(), flights.clone(), compress_bodies.is_some()));
         open_caches(&catalog, &feed, &reads);
         let writes =
             Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone(), limits.event_ttl));

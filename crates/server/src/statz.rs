@@ -18,7 +18,8 @@ impl App {
                 json!({
                     "resource": it.resource.as_str(), "ready": it.ready,
                     "objects": it.memory.objects, "bytes": it.memory.total(),
-                    "bodyBytes": it.memory.bodies, "historyBytes": it.memory.history,
+                    "bodyBytes": it.memory.bodies, "wholeBytes": it.memory.whole,
+                    "historyBytes": it.memory.history,
                     "pinnedBytes": it.memory.pinned,
                     "revision": it.revision.to_string(), "oldest": it.oldest.to_string(),
                     "lag": newest.0.saturating_sub(it.revision.0),

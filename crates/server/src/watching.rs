@@ -16,9 +16,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::body::{BodyError, Slices};
 use crate::flights::{Ending, Ticket};
 use crate::limits::{
-    BOOKMARK_BEFORE_END, BOOKMARK_INTERVAL, FRESH_WAIT, STREAM_BATCH_EVENTS, WATCH_BATCH_EVENTS,
+    BOOKMARK_BEFORE_END, BOOKMARK_INTERVAL, FRESH_WAIT, OPENED_BATCH_EVENTS, STREAM_BATCH_EVENTS,
+    WATCH_BATCH_EVENTS,
 };
 use crate::metrics::WatchCounters;
+use crate::packing::whole_of_many;
 
 thread_local! {
     /// What the watch that is being polled reads into: a buffer a thread, none a watch.
@@ -29,6 +31,8 @@ thread_local! {
 pub(crate) struct WatchStream {
     resource: Resource,
     projection: Projection,
+    /// Some objects are held compressed.
+    compressed: bool,
     bookmarks: bool,
     initial_events_end: bool,
     state: State,
@@ -66,6 +70,7 @@ pub(crate) struct Start {
     /// The revision that the cache must have before the state may be shown.
     pub(crate) fresh: Revision,
     pub(crate) projection: Projection,
+    pub(crate) compressed: bool,
     pub(crate) lifetime: Duration,
     pub(crate) ticket: Ticket,
     pub(crate) counters: WatchCounters,
@@ -82,6 +87,7 @@ impl WatchStream {
         let mut stream = Self {
             resource: start.resource,
             projection: start.projection,
+            compressed: start.compressed,
             bookmarks: options.bookmarks,
             initial_events_end: matches!(from, WatchFrom::State { initial_events_end: true, .. }),
             state: State::Ended,
@@ -208,13 +214,22 @@ impl WatchStream {
     /// Events that wait to be sent, all in one part.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Slices> {
         let State::Reading(cursor) = &mut self.state else { return Poll::Pending };
-        let multiplexed = self.ticket.multiplexed();
-        let max = if multiplexed { STREAM_BATCH_EVENTS } else { WATCH_BATCH_EVENTS };
+        let max = match (self.compressed, self.ticket.multiplexed()) {
+            (true, _) => OPENED_BATCH_EVENTS,
+            (false, true) => STREAM_BATCH_EVENTS,
+            (false, false) => WATCH_BATCH_EVENTS,
+        };
         let read = BATCH.with_borrow_mut(|batch| {
             ready!(cursor.poll_read(cx, batch, max))?;
             let mut part = Slices::with_capacity(batch.events.len() * 3 + 3);
             self.counters.events.inc_by(batch.events.len() as u64);
-            for event in batch.events.drain(..) {
+            for mut event in batch.events.drain(..) {
+                if self.compressed {
+                    event.object = match whole_of_many(&event.object) {
+                        Ok(whole) => whole,
+                        Err(status) => return Poll::Ready(Ok((part, None, Some(status)))),
+                    };
+                }
                 part.push_frame(Frame::event(
                     event.kind,
                     &event.object,
@@ -222,11 +237,15 @@ impl WatchStream {
                     self.projection,
                 ));
             }
-            Poll::Ready(Ok((part, batch.initial_end)))
+            Poll::Ready(Ok((part, batch.initial_end, None)))
         });
         match ready!(read) {
-            Ok((part, None)) => self.hand_out(part),
-            Ok((part, Some(revision))) => self.end_initial(part, revision, cx),
+            Ok((part, None, None)) => self.hand_out(part),
+            Ok((part, Some(revision), None)) => self.end_initial(part, revision, cx),
+            Ok((part, _, Some(status))) => {
+                self.state = State::Failing(status);
+                if part.count() == 0 { Poll::Pending } else { self.hand_out(part) }
+            }
             Err(Overtaken { read, oldest }) => {
                 self.counters.terminated.inc();
                 self.state = State::Failing(Status::too_old_resource_version(read, oldest));

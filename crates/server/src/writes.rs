@@ -12,6 +12,7 @@ use crate::authz::Authorized;
 use crate::catalog::Catalog;
 use crate::document::{self, Members};
 use crate::limits::{DELETE_GROUP, GENERATE_NAME_MAX, NAME_TRIES, WRITE_TRIES};
+use crate::packing::whole;
 use crate::patch::Patch;
 use crate::prepare::{self, Outcome, Stamp, meta_text};
 use crate::reads::Reads;
@@ -289,7 +290,7 @@ impl Writes {
         let kind = &proof.kind;
         let objects = self.reads.list(proof, list).await?.objects;
         if options.dry_run {
-            return Ok(objects);
+            return objects.iter().map(whole).collect();
         }
         let stamp = stamp();
         let mut deleted = Vec::with_capacity(objects.len());

@@ -93,7 +93,7 @@ impl Pieces {
                 hasher.write(object.uid().as_bytes());
                 hasher.write_u64(object.revision().0);
             }
-            (count, bytes) = (count + 1, bytes + object.body().len());
+            (count, bytes) = (count + 1, bytes + object.whole_bytes());
             let last = at + 1 == objects.len();
             let border = count >= PIECE_OBJECTS_MIN && is_border(key);
             if last || border || bytes >= PIECE_BYTES_MAX {
@@ -206,14 +206,16 @@ impl Zipper {
                 part.push(self.end());
                 return Some(part);
             };
-            // Each object, and what stands behind it.
-            let slices = list.by_ref().take(2 * objects);
             if let Some(piece) = self.pieces.find(key) {
-                slices.for_each(drop);
+                list.skip_items(objects);
                 self.hand_out(&mut part, piece);
                 continue;
             }
-            let piece = self.compress(slices);
+            // Each object, and what stands behind it.
+            let piece = self.compress(list.by_ref().take(2 * objects));
+            if list.is_broken() {
+                return None;
+            }
             self.pieces.keep(key, piece.clone());
             self.hand_out(&mut part, piece);
             break;

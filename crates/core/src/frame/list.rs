@@ -35,11 +35,31 @@ pub struct ListMeta {
 /// ```
 #[derive(Debug)]
 pub struct ListBody {
-    /// Taken out of their objects, which would be looked for in memory once more when they are sent.
-    items: std::vec::IntoIter<Bytes>,
+    items: Items,
     projection: Projection,
     bytes: usize,
     next: Next,
+}
+
+/// Gives back an object whose content is held in another form than JSON as it was before
+/// [`Object::held_as`], and one that has its JSON as it is; none if that cannot be done.
+pub type Open = fn(&Object) -> Option<Object>;
+
+#[derive(Debug)]
+enum Items {
+    /// Taken out of their objects, which would be looked for in memory once more when they are sent.
+    Bodies(std::vec::IntoIter<Bytes>),
+    /// Opened one by one when it is their turn, so that no more than what is being sent is open.
+    Held(std::vec::IntoIter<Object>, Open),
+}
+
+impl Items {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bodies(items) => items.len(),
+            Self::Held(items, _) => items.len(),
+        }
+    }
 }
 
 /// The slice that comes next.
@@ -50,6 +70,8 @@ enum Next {
     /// What stands between two items or behind the last.
     Behind,
     Done,
+    /// Something could not be opened: the rest is missing.
+    Broken,
 }
 
 impl ListBody {
@@ -60,30 +82,88 @@ impl ListBody {
         objects: Vec<Object>,
         projection: Projection,
     ) -> Self {
-        let mut head = head(resource, meta, projection);
-        let count = objects.len();
-        let (between, last) = (between(projection).len(), last(projection).len());
         let mut bodies = 0;
-        let mut items = Vec::with_capacity(count);
+        let mut items = Vec::with_capacity(objects.len());
         for object in objects {
             let item = shown(&object, projection);
             bodies += item.len();
             items.push(item);
         }
-        let behind = match count {
-            0 => EMPTY.len(),
-            _ => between * (count - 1) + last,
+        Self::of(resource, meta, Items::Bodies(items.into_iter()), bodies, projection)
+    }
+
+    /// The same of objects some of which are held in another form. Each is opened when it is its turn;
+    /// if one cannot be, the list ends there: see [`ListBody::is_broken`].
+    pub fn opening(
+        resource: &Resource,
+        meta: &ListMeta,
+        objects: Vec<Object>,
+        projection: Projection,
+        open: Open,
+    ) -> Self {
+        let bytes = |object: &Object| match projection {
+            Projection::Whole => object.whole_bytes(),
+            Projection::Metadata => object.metadata_bytes(),
         };
-        if count > 0 && projection == Projection::Metadata {
+        let bodies = objects.iter().map(bytes).sum();
+        Self::of(resource, meta, Items::Held(objects.into_iter(), open), bodies, projection)
+    }
+
+    fn of(
+        resource: &Resource,
+        meta: &ListMeta,
+        items: Items,
+        bodies: usize,
+        projection: Projection,
+    ) -> Self {
+        let mut head = head(resource, meta, projection);
+        let (between, last) = (between(projection).len(), last(projection).len());
+        let behind = match items.len() {
+            0 => EMPTY.len(),
+            count => between * (count - 1) + last,
+        };
+        if items.len() > 0 && projection == Projection::Metadata {
             head.push_str(partial!());
         }
         let bytes = head.len() + bodies + behind;
-        Self { items: items.into_iter(), projection, bytes, next: Next::Head(head.into()) }
+        Self { items, projection, bytes, next: Next::Head(head.into()) }
     }
 
     /// Bytes of the whole list; what `Content-Length` says.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Did it end before its end, because an object could not be opened?
+    pub fn is_broken(&self) -> bool {
+        matches!(self.next, Next::Broken)
+    }
+
+    /// Passes over so many items, each with what stands behind it, when an item is next. Nothing is
+    /// opened for it.
+    pub fn skip_items(&mut self, count: usize) {
+        assert!(matches!(self.next, Next::Item), "an item is next");
+        let Some(last) = count.checked_sub(1) else { return };
+        match &mut self.items {
+            Items::Bodies(items) => drop(items.nth(last)),
+            Items::Held(items, _) => drop(items.nth(last)),
+        }
+        self.next = if self.items.len() > 0 { Next::Item } else { Next::Done };
+    }
+
+    /// The next item; none if there is none, or if it cannot be opened.
+    fn next_item(&mut self) -> Option<Bytes> {
+        match &mut self.items {
+            Items::Bodies(items) => items.next(),
+            Items::Held(items, open) => {
+                let object = items.next()?;
+                let item = open(&object).map(|whole| shown(&whole, self.projection));
+                if item.is_none() {
+                    (self.items, self.next) = (Items::Bodies(Vec::new().into_iter()), Next::Broken);
+                }
+                item
+            }
+        }
     }
 }
 
@@ -97,12 +177,11 @@ impl Iterator for ListBody {
                 Some(head)
             }
             Next::Item => {
-                let item = self.items.next();
-                if item.is_none() {
+                if self.items.len() == 0 {
                     return Some(Bytes::from_static(EMPTY.as_bytes()));
                 }
                 self.next = Next::Behind;
-                item
+                self.next_item()
             }
             Next::Behind if self.items.len() > 0 => {
                 self.next = Next::Item;
@@ -110,6 +189,10 @@ impl Iterator for ListBody {
             }
             Next::Behind => Some(Bytes::from_static(last(self.projection).as_bytes())),
             Next::Done => None,
+            Next::Broken => {
+                self.next = Next::Broken;
+                None
+            }
         }
     }
 
@@ -119,7 +202,7 @@ impl Iterator for ListBody {
             Next::Head(_) if items == 0 => 2,
             Next::Head(_) | Next::Behind => 1 + 2 * items,
             Next::Item => (2 * items).max(1),
-            Next::Done => 0,
+            Next::Done | Next::Broken => 0,
         };
         (count, Some(count))
     }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -245,4 +247,62 @@ fn odd_kinds_are_escaped() {
     let list = ListBody::new(&odd, &ListMeta::default(), Vec::new(), Projection::Whole);
     let value: Value = serde_json::from_slice(&list.collect::<Vec<_>>().concat()).unwrap();
     assert_eq!(value["kind"], "Th\\ingList");
+}
+
+/// Gives back what was held as its own body.
+fn open(object: &Object) -> Option<Object> {
+    match object.content::<Bytes>() {
+        Some(body) => object.with_body(Bytes::clone(&body)),
+        None => (!object.is_held()).then(|| object.clone()),
+    }
+}
+
+#[test]
+fn a_list_of_held_objects_is_the_list_of_those_that_they_were() {
+    let plain: Vec<_> = [("a", Some(3)), ("b", None), ("c", Some(12))]
+        .map(|(name, version)| pod(name, version))
+        .into();
+    let mut held = plain.clone();
+    for object in &mut held[..2] {
+        *object = object.held_as(Arc::new(object.body().clone()), 1, 1);
+    }
+    let (resource, meta) = (Resource::pods(), ListMeta::default());
+    for projection in [Projection::Whole, Projection::Metadata] {
+        for count in 0..=3 {
+            let list = ListBody::new(&resource, &meta, plain[..count].to_vec(), projection);
+            let opening =
+                || ListBody::opening(&resource, &meta, held[..count].to_vec(), projection, open);
+            assert_eq!((opening().bytes(), opening().len()), (list.bytes(), list.len()));
+            let slices: Vec<_> = list.collect();
+            assert_eq!(opening().collect::<Vec<_>>(), slices);
+            for skipped in 0..=count {
+                let mut list = opening();
+                list.next();
+                list.skip_items(skipped);
+                assert!(list.eq(slices[1 + 2 * skipped..].iter().cloned()), "{skipped} of {count}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_ends_where_an_object_cannot_be_opened() {
+    let broken = pod("b", Some(1)).held_as(Arc::new(()), 1, 1);
+    let objects = vec![pod("a", Some(1)), broken, pod("c", Some(1))];
+    let (resource, meta) = (Resource::pods(), ListMeta::default());
+    let mut list = ListBody::opening(&resource, &meta, objects, Projection::Whole, open);
+    assert_eq!(list.by_ref().take(3).count(), 3);
+    assert!(!list.is_broken());
+    assert_eq!((list.next(), list.next()), (None, None));
+    assert!(list.is_broken());
+}
+
+#[test]
+fn a_body_that_is_another_is_not_taken() {
+    let plain = pod("a", Some(1));
+    let held = plain.held_as(Arc::new(()), 1, 1);
+    assert!(held.with_body(plain.body().clone()).is_some());
+    assert!(held.with_body(plain.body().slice(1..)).is_none());
+    assert!(held.with_body(vec![0xff; plain.body().len()].into()).is_none());
+    assert!(plain.with_body(plain.body().clone()).is_none(), "is not held");
 }

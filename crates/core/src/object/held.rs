@@ -3,6 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use bytestring::ByteString;
+
 use super::{ABSENT, Extra, Inner, Object, Span, Strings};
 
 /// What holds the content of an object, and what it weighs.
@@ -10,6 +13,16 @@ use super::{ABSENT, Extra, Inner, Object, Span, Strings};
 pub(super) struct Content {
     value: Arc<dyn Any + Send + Sync>,
     pub(super) bytes: usize,
+    whole: Whole,
+}
+
+/// The body that is elsewhere: its length, and where things are in it.
+#[derive(Clone, Copy)]
+struct Whole {
+    length: u32,
+    metadata: Span,
+    resource_version_at: Span,
+    has_resource_version: bool,
 }
 
 /// The body of an object whose content is elsewhere, before and behind its digest.
@@ -30,6 +43,12 @@ impl Object {
             Span::new(start, text.len())
         };
         let mut head = it.head.clone();
+        let whole = Whole {
+            length: u32::try_from(it.body.len()).expect("bodies are limited below 4 GiB"),
+            metadata: head.metadata,
+            resource_version_at: head.resource_version_at,
+            has_resource_version: head.has_resource_version,
+        };
         head.uid = take(self.text(head.uid));
         head.deletion = take(self.text(head.deletion));
         let resource_version = take(it.resource_version());
@@ -40,10 +59,46 @@ impl Object {
         head.has_resource_version = false;
         head.extra = Some(Box::new(Extra {
             strings: Some(Strings { text, resource_version }),
-            content: Some(Content { value: content, bytes }),
+            content: Some(Content { value: content, bytes, whole }),
         }));
         let (key, revision, created) = (it.key.clone(), it.revision, it.created);
         Self::of(Inner { body: body.into(), key, revision, created, head }, &spans)
+    }
+
+    /// The object as it was before [`Object::held_as`], with the body that it had then. Nothing is
+    /// parsed. None if this cannot be that body.
+    pub fn with_body(&self, body: Bytes) -> Option<Self> {
+        let it = self.inner();
+        let whole = it.head.content()?.whole;
+        let body = ByteString::try_from(body).ok()?;
+        let ends = [whole.metadata, whole.resource_version_at].map(|span| span.range().end);
+        let is_that = body.len() == whole.length as usize
+            && ends.iter().all(|&end| body.is_char_boundary(end))
+            && body.is_char_boundary(whole.resource_version_at.range().start);
+        if !is_that {
+            return None;
+        }
+        let mut head = it.head.clone();
+        head.metadata = whole.metadata;
+        head.resource_version_at = whole.resource_version_at;
+        head.has_resource_version = whole.has_resource_version;
+        if let Some(extra) = &mut head.extra {
+            extra.content = None;
+        }
+        let (key, revision, created) = (it.key.clone(), it.revision, it.created);
+        Some(Self::of(Inner { body, key, revision, created, head }, self.spans()))
+    }
+
+    /// Bytes of the object as JSON, also where its content is held in another form.
+    pub fn whole_bytes(&self) -> usize {
+        let it = self.inner();
+        it.head.content().map_or(it.body.len(), |content| content.whole.length as usize)
+    }
+
+    /// Bytes of its `metadata` as JSON, likewise.
+    pub fn metadata_bytes(&self) -> usize {
+        let head = &self.inner().head;
+        head.content().map_or(head.metadata, |content| content.whole.metadata).range().len()
     }
 
     /// The content, if it is held as one of these.

@@ -60,6 +60,7 @@ pub(crate) async fn serve_from(store: Arc<dyn Store>) -> Server {
         tokens,
         limits: Limits::default(),
         history: HistoryLimits::default(),
+        compress_bodies: None,
     };
     let server = Server::start(config, store).await.unwrap();
     server.ready().await;

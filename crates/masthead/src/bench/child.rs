@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use clap::Args;
 use masthead_cache::HistoryLimits;
 use masthead_core::{Object, Resource};
+use masthead_server::limits::COMPRESSED_BYTES_MIN;
 use masthead_server::{Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User};
 use masthead_store::{Condition, EtcdSettings, EtcdStore, MemoryStore, Store, Write};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,9 @@ pub(crate) struct ChildArguments {
     /// Changes that are remembered, if not as many as usual
     #[arg(long)]
     history: Option<usize>,
+    /// Hold bodies compressed
+    #[arg(long)]
+    compress_bodies: bool,
 }
 
 /// What the child says first.
@@ -185,7 +189,8 @@ async fn start(
         if arguments.tls { Security::Tls(credentials.tls(None)?) } else { Security::InsecureHttp };
     let (limits, mut history) = (Limits::default(), HistoryLimits::default());
     history.changes = arguments.history.unwrap_or(history.changes);
-    let config = Config { listen, security, tokens, limits, history };
+    let compress_bodies = arguments.compress_bodies.then_some(COMPRESSED_BYTES_MIN);
+    let config = Config { listen, security, tokens, limits, history, compress_bodies };
     let server = Server::start(config, store.clone()).await?;
     server.ready().await;
     let revision = store.current().await?.0;

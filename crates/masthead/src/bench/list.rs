@@ -88,9 +88,12 @@ pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
     let peer = arguments.common.peer(|| Served::start(Side::Apiserver, pods, 0))?;
     let ours = Served::start(Side::Plain, pods, 0)?;
     let mut tls = Served::start(Side::Tls, pods, 0)?;
+    let compress = ["--compress-bodies".to_owned()];
+    let mut held = Served::start_with(Side::Tls, pods, 0, &compress)?;
     let bare = Served::start(Side::Bare, pods, 0)?;
     let (mut one, mut two, mut floor) = (Cost::WORST, Cost::WORST, Cost::WORST);
     let (mut secure, mut theirs) = (Secure::WORST, peer.map(|it| (it, Secure::WORST)));
+    let mut compressed = Secure::WORST;
     let mut bytes = 0;
     for _ in 0..arguments.rounds {
         // Side by side: what the machine does meanwhile hits all.
@@ -98,6 +101,7 @@ pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
         one = one.better(http1(&ours, lists, &mut bytes)?);
         two = two.better(http2(&ours, lists)?);
         secure.measure(&runtime, &mut tls, lists)?;
+        compressed.measure(&runtime, &mut held, lists)?;
         if let Some((peer, theirs)) = &mut theirs {
             theirs.measure(&runtime, peer, PEER_LISTS)?;
         }
@@ -107,10 +111,12 @@ pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
         let floor = ("bare writes", Some(floor.processor));
         Figure::new(name, ours.processor, "ms", floor, at_most)
     };
-    let against_peer = |name, of: fn(&Secure) -> Cost, at_most| {
+    let against = |name, ours: &Secure, of: fn(&Secure) -> Cost, at_most| {
         let theirs = ("kube-apiserver", theirs.as_ref().map(|it| of(it).processor));
-        Figure::new(name, of(&secure).processor, "ms", theirs, at_most)
+        Figure::new(name, of(ours).processor, "ms", theirs, at_most)
     };
+    let against_peer = |name, of, at_most| against(name, &secure, of, at_most);
+    let against_held = |name, of| against(name, &compressed, of, 0.5);
     let params =
         [("pods", pods.into()), ("lists", lists.into()), ("rounds", arguments.rounds.into())];
     let mut found = Findings::new("list", &params);
@@ -120,6 +126,9 @@ pub(super) fn run(arguments: &ListArguments) -> anyhow::Result<()> {
         against_peer("processor a list, HTTP/1.1, TLS", |it| it.one, 0.1),
         against_peer("processor a list, HTTP/2, TLS", |it| it.two, 0.1),
         against_peer("processor a list, gzip, 1 % changed, HTTP/2, TLS", |it| it.zipped, 0.1),
+        against_held("processor a list, bodies held compressed, HTTP/1.1, TLS", |it| it.one),
+        against_held("processor a list, bodies held compressed, HTTP/2, TLS", |it| it.two),
+        against_held("processor a list, bodies held compressed, gzip, HTTP/2, TLS", |it| it.zipped),
     ];
     let megabytes = |bytes: u64| number(bytes) / 1e6;
     found.notes = vec![format!(

@@ -80,12 +80,13 @@ struct Peer {
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let place = Place::new(&arguments.dir)?;
     let runtime = Runtime::new()?;
-    let empty = Ready::start(&place.path("empty"))?;
+    let empty = Ready::start(&place.path("empty"), false)?;
     let created = runtime.block_on(create(&empty, Duration::from_secs(arguments.seconds)))?;
-    let start = |name, pods| runtime.block_on(start_with(&place.path(name), pods));
-    let few = start("few", FEW)?;
-    let more = start("more", MORE)?;
-    let many = start("many", arguments.pods)?;
+    let start =
+        |pods, compressed| runtime.block_on(start_with(&place.path("pods"), pods, compressed));
+    let (few, few_compressed) = (start(FEW, false)?, start(FEW, true)?);
+    let (more, more_compressed) = (start(MORE, false)?, start(MORE, true)?);
+    let many = start(arguments.pods, false)?;
     let params = [
         ("pods", arguments.pods.into()),
         ("seconds", arguments.seconds),
@@ -117,9 +118,29 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         against("ready, 50,000 pods", "ms", more.took, 1, |it| it.took, 0.1),
         against("resident, 10,000 pods", "MB", few.resident / 1e6, 0, megabytes, 0.2),
         against("resident, 50,000 pods", "MB", more.resident / 1e6, 1, megabytes, 0.2),
+        against(
+            "resident, 10,000 pods, compressed",
+            "MB",
+            few_compressed.resident / 1e6,
+            0,
+            megabytes,
+            1.0 / 15.0,
+        ),
+        against(
+            "resident, 50,000 pods, compressed",
+            "MB",
+            more_compressed.resident / 1e6,
+            1,
+            megabytes,
+            1.0 / 15.0,
+        ),
     ]);
     found.notes = vec![
         format!("many pods are {}; 10,000 are ready in {:.0} ms", arguments.pods, few.took),
+        format!(
+            "with --compress-bodies 10,000 are ready in {:.0} ms and 50,000 in {:.0} ms",
+            few_compressed.took, more_compressed.took
+        ),
         format!(
             "{} creations from {CLIENTS} connections, {:.0} a second, {:.0} µs of the server's \
              processor each",
@@ -141,11 +162,12 @@ fn peer(pods: u32) -> anyhow::Result<Peer> {
 }
 
 impl Ready {
-    fn start(directory: &Path) -> anyhow::Result<Self> {
+    fn start(directory: &Path, compressed: bool) -> anyhow::Result<Self> {
         let began = Instant::now();
-        let arguments = ["serve", "--listen=127.0.0.1:0", "--data-dir"].map(str::to_owned);
         let directory_text = directory.to_str().context("the directory's name is no text")?;
-        let mut process = Process::start(&[&arguments[..], &[directory_text.to_owned()]].concat())?;
+        let compress = format!("--compress-bodies={compressed}");
+        let arguments = ["serve", "--listen=127.0.0.1:0", &compress, "--data-dir", directory_text];
+        let mut process = Process::start(&arguments.map(str::to_owned))?;
         let mut output = BufReader::new(process.0.stdout.take().context("its output is ours")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
@@ -163,11 +185,11 @@ impl Ready {
 }
 
 /// Starts a server on a store that has pods already.
-async fn start_with(directory: &Path, pods: u32) -> anyhow::Result<Started> {
+async fn start_with(directory: &Path, pods: u32, compressed: bool) -> anyhow::Result<Started> {
     let store = EmbeddedStore::open(directory.join("store"), Settings::default())?;
     let bytes = number(store::fill(&store, pods).await?);
     drop(store);
-    let ready = Ready::start(directory)?;
+    let ready = Ready::start(directory, compressed)?;
     std::thread::sleep(REST);
     let resident = number(ready.process.usage().resident);
     drop(ready.process);

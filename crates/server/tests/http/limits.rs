@@ -7,13 +7,13 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use masthead_server::Limits;
+use masthead_server::{Config, Limits};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::world::{Answer, MAPS, PATIENCE, TOKEN, Watch, World, run};
+use crate::world::{Answer, MAPS, PATIENCE, Place, TOKEN, Watch, World, config, run};
 
 const WATCH: &str = "/api/v1/namespaces/shop/configmaps?watch=true";
 
@@ -208,10 +208,18 @@ fn bytes_of_lists_and_initial_events_in_flight_are_bounded() {
         let bodies = usize::try_from(maps["bodyBytes"].as_u64().unwrap()).unwrap();
         server.shutdown().await;
         let wide = "/api/v1/configmaps?watch=true";
-        for (path, more) in [(MAPS, list), (wide, bodies)] {
+        // However they are held, what counts is what is sent.
+        for (path, more, compress_bodies) in [
+            (MAPS, list, None),
+            (wide, bodies, None),
+            (MAPS, list, Some(0)),
+            (wide, bodies, Some(0)),
+        ] {
             for (budget, expected) in [(list + more, 200), (list + more - 1, 429)] {
                 let limits = Limits { response_bytes_in_flight: budget, ..Limits::default() };
-                let (world, server) = World::limited(limits, false).await;
+                let config = Config { compress_bodies, ..config(limits) };
+                let (world, server) = World::of("limited", config, Place::Memory, false).await;
+                world.namespace("shop").await;
                 assert_eq!(fill(&world, 200).await, list);
                 let mut stalled = world.open_raw(&format!("GET {MAPS} HTTP/1.1")).await;
                 stalled.read_exact(&mut [0]).await.unwrap();

@@ -30,6 +30,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: SocketAddr,
     http2: bool,
+    compress_bodies: Option<usize>,
     /// Where the objects are.
     _place: Place,
 }
@@ -65,7 +66,8 @@ impl Place {
     }
 }
 
-/// Runs a test against every store over every version of HTTP, side by side.
+/// Runs a test against every store over every version of HTTP, and against caches that hold bodies
+/// compressed, side by side.
 pub(crate) fn everywhere(test: &impl AsyncFn(&World)) {
     everywhere_with(HistoryLimits::default(), test);
 }
@@ -73,8 +75,8 @@ pub(crate) fn everywhere(test: &impl AsyncFn(&World)) {
 /// The same with caches that keep another amount of history.
 pub(crate) fn everywhere_with(history: HistoryLimits, test: &impl AsyncFn(&World)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let run = async |name, place, http2| {
-        let config = Config { history, ..config(Limits::default()) };
+    let run = async |name, place, http2, compress_bodies| {
+        let config = Config { history, compress_bodies, ..config(Limits::default()) };
         let (world, server) = World::of(name, config, place, http2).await;
         world.namespace("shop").await;
         test(&world).await;
@@ -82,12 +84,14 @@ pub(crate) fn everywhere_with(history: HistoryLimits, test: &impl AsyncFn(&World
     };
     runtime.block_on(async {
         tokio::join!(
-            run("memory, HTTP/1.1", Place::Memory, false),
-            run("memory, HTTP/2", Place::Memory, true),
-            run("embedded, HTTP/1.1", Place::directory(), false),
-            run("embedded, HTTP/2", Place::directory(), true),
-            run("etcd, HTTP/1.1", Place::etcd(Version::Current), false),
-            run("etcd 3.4, HTTP/2", Place::etcd(Version::Debian34), true),
+            run("memory, HTTP/1.1", Place::Memory, false, None),
+            run("memory, HTTP/2", Place::Memory, true, None),
+            run("compressed, HTTP/1.1", Place::Memory, false, Some(0)),
+            run("compressed, HTTP/2", Place::Memory, true, Some(0)),
+            run("embedded, HTTP/1.1", Place::directory(), false, None),
+            run("embedded, HTTP/2", Place::directory(), true, None),
+            run("etcd, HTTP/1.1", Place::etcd(Version::Current), false, None),
+            run("etcd 3.4, HTTP/2", Place::etcd(Version::Debian34), true, None),
         )
     });
 }
@@ -111,6 +115,7 @@ pub(crate) fn config(limits: Limits) -> Config {
         tokens,
         limits,
         history: HistoryLimits::default(),
+        compress_bodies: None,
     }
 }
 
@@ -184,10 +189,11 @@ impl World {
         http2: bool,
     ) -> (Self, Server) {
         let store = place.store().await;
+        let compress_bodies = config.compress_bodies;
         let server = Server::start(config, store.clone()).await.unwrap();
         server.ready().await;
         let address = server.address();
-        (Self { name, store, address, http2, _place: place }, server)
+        (Self { name, store, address, http2, compress_bodies, _place: place }, server)
     }
 
     /// A server on a store of the test's own, spoken to over HTTP/1.1.
@@ -195,14 +201,26 @@ impl World {
         let server = Server::start(config(limits), store.clone()).await.unwrap();
         timeout(PATIENCE, server.ready()).await.expect("it starts");
         let address = server.address();
-        let world = Self { name: "replica", store, address, http2: false, _place: Place::Memory };
+        let (http2, compress_bodies, place) = (false, None, Place::Memory);
+        let world = Self { name: "replica", store, address, http2, compress_bodies, _place: place };
         (world, server)
+    }
+
+    /// Another server on the store of this one, spoken to as this one.
+    pub(crate) async fn beside(&self, config: Config) -> (Self, Server) {
+        let (store, http2, compress_bodies) =
+            (self.store.clone(), self.http2, config.compress_bodies);
+        let server = Server::start(config, store.clone()).await.unwrap();
+        timeout(PATIENCE, server.ready()).await.expect("it starts");
+        let (address, place) = (server.address(), Place::Memory);
+        (Self { name: "beside", store, address, http2, compress_bodies, _place: place }, server)
     }
 
     /// Goes on with another server on the same store.
     pub(crate) async fn restart(&mut self, server: Server) -> Server {
         server.shutdown().await;
-        let server = Server::start(config(Limits::default()), self.store.clone()).await.unwrap();
+        let config = Config { compress_bodies: self.compress_bodies, ..config(Limits::default()) };
+        let server = Server::start(config, self.store.clone()).await.unwrap();
         timeout(PATIENCE, server.ready()).await.expect("it starts again");
         self.address = server.address();
         server

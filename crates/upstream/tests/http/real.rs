@@ -45,6 +45,7 @@ async fn serve(security: Security, tokens: Tokens) -> (Server, Arc<MemoryStore>)
         tokens,
         limits: Limits::default(),
         history: HistoryLimits::default(),
+        compress_bodies: None,
     };
     let server = Server::start(config, store.clone()).await.unwrap();
     server.ready().await;

@@ -12,7 +12,7 @@ use crate::limits::{
 
 /// Compresses the bodies of one cache. The first ones without help; then some of them are the help.
 #[derive(Default)]
-pub(crate) struct Compactor(Mutex<State>);
+pub struct Compactor(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -40,7 +40,7 @@ struct Dictionary {
 }
 
 /// A compressed body.
-pub(crate) struct Packed {
+pub struct Packed {
     bytes: Box<[u8]>,
     /// Bytes of the body.
     length: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Packed {
 
 impl Compactor {
     /// None if it cannot be compressed, which is no reason not to have the object.
-    pub(crate) fn pack(&self, body: &[u8]) -> Option<Packed> {
+    pub fn pack(&self, body: &[u8]) -> Option<Packed> {
         let state = &mut *self.0.lock();
         if let Some(bytes) = state.samples.take(body) {
             state.compressor = None;
@@ -111,13 +111,27 @@ impl Dictionary {
 
 impl Packed {
     /// The body as it was.
-    pub(crate) fn open(&self) -> std::io::Result<Vec<u8>> {
+    pub fn open(&self) -> std::io::Result<Vec<u8>> {
         self.dictionary.open(&self.bytes, self.length)
     }
 
     /// What it takes in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len() + size_of::<Self>()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn damaged(body: &[u8]) -> Self {
+        let mut packed = Compactor::default().pack(body).expect("can be packed");
+        packed.bytes[0] ^= 0xff;
+        packed
+    }
+}
+
+impl fmt::Debug for Packed {
+    /// Lengths, never content: bodies may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in {}", self.length, self.bytes.len())
     }
 }
 
