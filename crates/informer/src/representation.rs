@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use masthead_cache::Cache;
-use masthead_core::{Object, Resource};
+use masthead_core::{CommonStrings, Object, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -66,7 +67,7 @@ pub(crate) struct Packer {
 enum Form {
     Raw,
     Typed(Decode),
-    Compact(Box<Compactor>),
+    Compact(Box<Compactor>, Mutex<CommonStrings>),
 }
 
 /// Typed caches are of one type; all others can be read as any.
@@ -94,7 +95,7 @@ impl Packer {
         let form = match representation {
             Representation::Raw | Representation::Metadata => Form::Raw,
             Representation::Typed => Form::Typed(decode::<K>),
-            Representation::Compact => Form::Compact(Box::default()),
+            Representation::Compact => Form::Compact(Box::default(), Mutex::default()),
         };
         Self { resource, projection, transform, form }
     }
@@ -117,9 +118,12 @@ impl Packer {
             return cached;
         }
         // What cannot be packed is kept as it is: whoever reads it is told why.
-        match self.held(&object) {
-            Some((content, bytes)) => object.held_as(content, bytes, digest),
-            None => object,
+        match (self.held(&object), &self.form) {
+            (None, _) => object,
+            (Some((content, bytes)), Form::Compact(_, common)) => {
+                object.held_with(content, bytes, digest, &mut common.lock())
+            }
+            (Some((content, bytes)), _) => object.held_as(content, bytes, digest),
         }
     }
 
@@ -131,7 +135,7 @@ impl Packer {
                 let bytes = object.body().len() * TYPED_FACTOR;
                 Some((decode(object.body_text()).ok()?, bytes))
             }
-            Form::Compact(compactor) => {
+            Form::Compact(compactor, _) => {
                 let packed = compactor.pack(object.body())?;
                 let bytes = packed.bytes();
                 Some((Arc::new(packed), bytes))
