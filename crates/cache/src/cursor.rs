@@ -71,8 +71,6 @@ pub struct Event {
     pub object: Object,
     /// The state before, if there was one.
     pub old: Option<Object>,
-    /// The state before was of another object of the same name, with another uid (R15).
-    pub replaced: bool,
     /// Part of the state at the beginning.
     pub initial: bool,
     /// How it became known.
@@ -369,7 +367,6 @@ impl Cursor {
             revision: object.revision(),
             object,
             old: None,
-            replaced: false,
             initial: true,
             cause,
         }));
@@ -497,7 +494,6 @@ fn see(interest: &Interest, entry: &Entry) -> Option<Event> {
         revision: version.revision,
         object: object.clone(),
         old: before.cloned(),
-        replaced: version.replaced,
         initial: false,
         cause: version.cause,
     })

@@ -62,8 +62,6 @@ pub(crate) struct Version {
     pub(crate) slot: SlotId,
     /// The object was deleted here.
     pub(crate) gone: bool,
-    /// There was another object of this name right before: found out once, for all readers.
-    pub(crate) replaced: bool,
     pub(crate) cause: Cause,
     /// The state; the last one if `gone`.
     pub(crate) object: Object,
@@ -97,44 +95,19 @@ pub(crate) struct Step {
 }
 
 impl Version {
-    pub(crate) fn new(
-        place: Place,
-        older: Option<&Self>,
-        object: Object,
-        terms: Terms,
-        step: Step,
-    ) -> Self {
-        let replaced = older.and_then(Self::live).is_some_and(|it| it.uid() != object.uid());
-        Self { replaced, ..Self::first(place, object, terms, step) }
-    }
-
-    fn first(place: Place, object: Object, terms: Terms, step: Step) -> Self {
+    pub(crate) fn new(place: Place, object: Object, terms: Terms, step: Step) -> Self {
         let Place { seq, segment, slot } = place;
         let Step { revision, gone, cause } = step;
-        let replaced = false;
         let size = |bytes: usize| u32::try_from(bytes).expect("objects are limited to 64 MiB");
         let (body_bytes, head_bytes) = (size(object.body_bytes()), size(object.head_bytes()));
-        Self {
-            seq,
-            slot,
-            gone,
-            replaced,
-            cause,
-            object,
-            revision,
-            segment,
-            body_bytes,
-            head_bytes,
-            terms,
-        }
+        Self { seq, slot, gone, cause, object, revision, segment, body_bytes, head_bytes, terms }
     }
 
     /// The same version with other index values.
     pub(crate) fn with_terms(&self, terms: Terms) -> Self {
         let Self { seq, segment, slot, revision, gone, cause, .. } = *self;
         let step = Step { revision, gone, cause };
-        let same = Self::first(Place { seq, segment, slot }, self.object.clone(), terms, step);
-        Self { replaced: self.replaced, ..same }
+        Self::new(Place { seq, segment, slot }, self.object.clone(), terms, step)
     }
 
     pub(crate) fn key(&self) -> &ObjectKey {

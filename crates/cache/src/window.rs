@@ -177,7 +177,7 @@ impl State {
         self.head += 1;
         let segment = self.next_segment + (self.unsealed.len() / SEGMENT_CHANGES_MAX) as u64;
         let place = Place { seq: self.head, segment, slot };
-        let version = Arc::new(Version::new(place, older.as_deref(), object, terms, step));
+        let version = Arc::new(Version::new(place, object, terms, step));
         self.slot(slot).set_stamp(Stamp { seq: self.head, gone: step.gone });
         let entry = Entry { version, older };
         self.count(&entry);

@@ -55,13 +55,8 @@ pub enum DecodeError {
     },
 }
 
-/// One reader's hold on what the readers of a cache share. Each has its own, since every entry counts
-/// as a reference to it, and a count that several threads write to is slow.
-#[derive(Default)]
-pub(crate) struct Reading(Arc<Shared>);
-
 /// What the readers of one cache share: what was decoded last, and how often that failed.
-struct Shared {
+pub(crate) struct Reading {
     hasher: RandomState,
     decoded: Box<[Mutex<Option<Decoded>>]>,
     failures: AtomicU64,
@@ -69,7 +64,7 @@ struct Shared {
 
 type Decoded = (Object, Arc<dyn std::any::Any + Send + Sync>);
 
-impl Default for Shared {
+impl Default for Reading {
     fn default() -> Self {
         let decoded = (0..DECODED_MAX).map(|_| Mutex::default()).collect();
         Self { hasher: RandomState::new(), decoded, failures: AtomicU64::new(0) }
@@ -77,17 +72,10 @@ impl Default for Shared {
 }
 
 impl Reading {
-    /// The same for another reader.
-    pub(crate) fn another(&self) -> Arc<Self> {
-        Arc::new(Self(self.0.clone()))
-    }
-
     pub(crate) fn failures(&self) -> u64 {
-        self.0.failures.load(Ordering::Relaxed)
+        self.failures.load(Ordering::Relaxed)
     }
-}
 
-impl Shared {
     fn place(&self, object: &Object) -> &Mutex<Option<Decoded>> {
         let hash = self.hasher.hash_one(object.key().as_str());
         let places = self.decoded.len() as u64;
@@ -185,13 +173,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
         if let Some(held) = self.object.content::<K>() {
             return Ok(held);
         }
-        let place = self.reading.0.place(&self.object);
+        let place = self.reading.place(&self.object);
         let known = place.lock().clone().filter(|(object, _)| object.ptr_eq(&self.object));
         if let Some(value) = known.and_then(|(_, value)| value.downcast::<K>().ok()) {
             return Ok(value);
         }
         let value = self.decode_anew().inspect_err(|_| {
-            self.reading.0.failures.fetch_add(1, Ordering::Relaxed);
+            self.reading.failures.fetch_add(1, Ordering::Relaxed);
         })?;
         *place.lock() = Some((self.object.clone(), value.clone()));
         Ok(value)

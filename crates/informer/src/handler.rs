@@ -5,7 +5,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use masthead_core::{Object, ObjectKey};
 use tokio::task::JoinHandle;
 
 use crate::subscriber::{HandlerReport, Subscriber};
@@ -68,18 +67,14 @@ impl HandlerHandle {
 async fn run<K: Send + Sync + 'static>(mut events: Subscription<K>, mut handler: impl Handler<K>) {
     let subscriber = events.subscriber().clone();
     while let Some(event) = events.next().await {
-        // An object's count is at hand, as the handler is given one; its key's is elsewhere.
-        let object = event.entry().map(|entry| entry.object().clone());
-        let name = object.is_none().then(|| event.key().clone());
+        let key = event.key().clone();
         let call = AssertUnwindSafe(async { handler.handle(event).await });
         if call.catch_unwind().await.is_err() {
             subscriber.panicked();
             if masthead_core::planted::on("panic_ends_handler") {
                 return;
             }
-            let key = object.as_ref().map(Object::key).or(name.as_ref());
-            let key = key.map_or("", ObjectKey::as_str);
-            tracing::error!(key, handler = ?subscriber, "handler panicked");
+            tracing::error!(%key, handler = ?subscriber, "handler panicked");
         }
     }
 }

@@ -105,7 +105,7 @@ impl<K: 'static> Index<K> {
                 })
             }
             By::Function(function) => {
-                let (function, reading) = (function.clone(), reading.another());
+                let (function, reading) = (function.clone(), reading.clone());
                 masthead_cache::Index::new(&self.name, move |object, values| {
                     function(&Entry::new(object.clone(), &reading), values)
                 })

@@ -92,8 +92,7 @@ impl Subscriber {
     }
 
     pub(crate) fn hand_out(&self, left: usize) {
-        // Only the subscription itself writes it.
-        self.events.store(self.events.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.events.fetch_add(1, Ordering::Relaxed);
         self.queued.store(left + 1, Ordering::Relaxed);
     }
 

@@ -14,7 +14,6 @@ use masthead_core::{Cause, EventType, Object, planted};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::entry::Reading;
 use crate::limits::{BATCH_EVENTS, HOUSEKEEPING, RESYNC_MIN};
 use crate::part::Part;
 use crate::place::{Before, Place, Step, objects_after};
@@ -41,7 +40,6 @@ pub struct Subscription<K> {
 /// The reader of one cache.
 struct Reader<K> {
     part: Arc<Part>,
-    reading: Arc<Reading>,
     cursor: Cursor,
     batch: Batch,
     place: Arc<Mutex<Place>>,
@@ -70,8 +68,7 @@ impl<K> Subscription<K> {
             subscriber.add_place(cursor.lag(), place.clone(), Box::new(sees));
             part.add_reader(&subscriber);
             let (part, filter, batch) = (part.clone(), filter.cloned(), Batch::default());
-            let reading = part.reading.another();
-            Reader { part, reading, cursor, batch, place, filter, selective, initial: true }
+            Reader { part, cursor, batch, place, filter, selective, initial: true }
         };
         let readers = parts.iter().map(reader).collect();
         let now = Instant::now();
@@ -172,7 +169,7 @@ impl<K> Reader<K> {
     }
 
     fn entry(&self, object: Object) -> Entry<K> {
-        Entry::new(object, &self.reading)
+        Entry::new(object, &self.part.reading)
     }
 
     fn chooses(&self, object: &Object) -> bool {
@@ -261,10 +258,11 @@ impl<K> Reader<K> {
     }
 
     fn tell_one(&self, event: masthead_cache::Event, queue: &mut VecDeque<Event<K>>) {
-        let masthead_cache::Event { kind, object, old, replaced, initial, cause, .. } = event;
+        let masthead_cache::Event { kind, object, old, initial, cause, .. } = event;
         let chosen = |old: &Object| self.chooses(old) || planted::on("filter_sees_only_the_new");
         let was = kind != EventType::Added && old.as_ref().is_some_and(chosen);
         let is = kind != EventType::Deleted && self.chooses(&object);
+        let replaced = was && is && old.as_ref().is_some_and(|old| old.uid() != object.uid());
         let replaced = replaced && !planted::on("replaced_told_as_update");
         match (was, is) {
             (true, true) if !replaced => {
