@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 use masthead_core::{Object, planted};
 
-use crate::limits::{INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX};
+use crate::chunks::Chunks;
+use crate::limits::{INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, VALUES_PER_CHUNK};
+use crate::postings::{Counts, POSTING_BYTES, POSTINGS_BYTES, Postings};
 use crate::version::{SlotId, Term};
 
 /// The name of the built-in index by namespace.
@@ -112,35 +114,48 @@ impl IndexValues {
     }
 }
 
-/// What readers see of an index: two persistent maps, from value to its number and from (number,
-/// slot) pairs. A slot stands under every value that any version of it in the window has.
+/// What readers see of an index: a persistent map from value to its number, and by that number the
+/// slots. A slot stands under every value that any version of it in the window has, or that a held view
+/// sees; so the slots need not be of one time, and all views share them.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexView {
     pub(crate) name: Arc<str>,
     pub(crate) ids: OrdMap<Arc<str>, u32>,
-    pub(crate) postings: OrdSet<(u32, SlotId)>,
+    postings: Chunks<Postings, VALUES_PER_CHUNK>,
 }
 
 impl IndexView {
-    /// The slots under a value, in the order of their numbers.
-    pub(crate) fn slots(&self, value: u32) -> impl Iterator<Item = SlotId> + '_ {
-        self.postings.range((value, 0)..=(value, SlotId::MAX)).map(|&(_, slot)| slot)
+    /// The slots under a value, in no order.
+    pub(crate) fn slots(&self, value: u32) -> impl Iterator<Item = SlotId> + use<> {
+        self.postings(value).slots()
+    }
+
+    fn postings(&self, value: u32) -> &Postings {
+        self.postings.get(value).expect("values with a number have a place")
     }
 }
 
-/// Bytes for each entry of the persistent maps, at the fill of two thirds that random insertion gives.
-const POSTING_BYTES: usize = size_of::<(u32, SlotId)>() * 3 / 2;
-/// Likewise for each value: in the readers' map, in `values` and `numbers`, and the text's counts.
+/// Bytes for each value: in the readers' map, in `values` and `numbers`, at the fill of two thirds that
+/// random insertion gives, the place of its slots, and the text's counts.
 const VALUE_BYTES: usize =
-    (2 * size_of::<(Arc<str>, u32)>() + size_of::<u32>() + 1) * 3 / 2 + 2 * size_of::<usize>();
+    (size_of::<(Arc<str>, u32)>() + size_of::<Value>() + size_of::<u32>() + 1) * 3 / 2
+        + POSTINGS_BYTES
+        + 2 * size_of::<usize>();
+
+/// What the writer knows of a value.
+#[derive(Debug)]
+struct Value {
+    text: Arc<str>,
+    counts: Counts,
+}
 
 /// The writer's side of an index.
 #[derive(Debug)]
 pub(crate) struct IndexState {
     index: Index,
     pub(crate) view: IndexView,
-    /// The values by number, with how many slots stand under each.
-    values: Vec<(Arc<str>, u32)>,
+    /// The values by number.
+    values: Vec<Value>,
     /// The numbers by the hash of their value: the writer need not search the readers' ordered map.
     numbers: HashTable<u32>,
     hasher: FixedState,
@@ -154,8 +169,8 @@ pub(crate) struct IndexState {
 
 impl IndexState {
     pub(crate) fn new(index: Index, seed: u64) -> Self {
-        let view =
-            IndexView { name: index.name.clone(), ids: OrdMap::new(), postings: OrdSet::new() };
+        let (name, ids, postings) = (index.name.clone(), OrdMap::new(), Chunks::default());
+        let view = IndexView { name, ids, postings };
         Self {
             index,
             view,
@@ -191,7 +206,7 @@ impl IndexState {
         for value in scratch.iter() {
             // Most updates leave the values alone: compare with the old one before looking it up.
             let same = old.next().map(|&(_, id)| id);
-            let same = same.filter(|&id| *self.values[id as usize].0 == *value);
+            let same = same.filter(|&id| *self.values[id as usize].text == *value);
             let id = same.unwrap_or_else(|| self.id(value));
             out.push((number, id));
         }
@@ -210,18 +225,24 @@ impl IndexState {
 
     fn id(&mut self, value: &str) -> u32 {
         let hash = self.hasher.hash_one(value);
-        let known = self.numbers.find(hash, |id| *self.values[*id as usize].0 == *value);
+        let known = self.numbers.find(hash, |id| *self.values[*id as usize].text == *value);
         if let Some(id) = known {
             return *id;
         }
         let text: Arc<str> = value.into();
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.values.push((text.clone(), 0));
+        let new = Value { text: text.clone(), counts: Counts::default() };
+        let id = if let Some(id) = self.free.pop() {
+            self.values[id as usize] = new;
+            id
+        } else {
+            if self.values.len() == self.view.postings.capacity() {
+                self.view.postings.grow();
+            }
+            self.values.push(new);
             u32::try_from(self.values.len() - 1).expect("fewer values than slots times values each")
-        });
-        self.values[id as usize] = (text.clone(), 0);
+        };
         let (values, hasher) = (&self.values, &self.hasher);
-        self.numbers.insert_unique(hash, id, |id| hasher.hash_one(&*values[*id as usize].0));
+        self.numbers.insert_unique(hash, id, |id| hasher.hash_one(&*values[*id as usize].text));
         self.bytes += VALUE_BYTES + text.len();
         self.view.ids.insert(text, id);
         self.changed = true;
@@ -230,16 +251,15 @@ impl IndexState {
 
     /// A run of versions of a slot with this value begins.
     pub(crate) fn enter(&mut self, value: u32, slot: SlotId) {
-        if planted::on("index_not_updated_on_relabel") && self.values[value as usize].1 > 0 {
+        let counts = &mut self.values[value as usize].counts;
+        if planted::on("index_not_updated_on_relabel") && counts.slots > 0 {
             return;
         }
-        if self.view.postings.insert((value, slot)).is_some() {
+        if self.view.postings(value).insert(slot, counts) {
+            self.bytes += POSTING_BYTES;
+        } else {
             *self.extra.entry((value, slot)).or_default() += 1;
-            return;
         }
-        self.values[value as usize].1 += 1;
-        self.bytes += POSTING_BYTES;
-        self.changed = true;
     }
 
     /// The last version of such a run fell out of the window.
@@ -251,19 +271,18 @@ impl IndexState {
             }
             return;
         }
-        self.changed = true;
-        if self.view.postings.remove(&(value, slot)).is_none() {
+        let Value { text, counts } = &mut self.values[value as usize];
+        if !self.view.postings(value).remove(slot, counts) {
             return;
         }
         self.bytes -= POSTING_BYTES;
-        let (text, slots) = &mut self.values[value as usize];
-        *slots -= 1;
-        if *slots == 0 {
+        if counts.slots == 0 {
             self.bytes -= VALUE_BYTES + text.len();
             self.view.ids.remove(&**text);
             let entry = self.numbers.find_entry(self.hasher.hash_one(&**text), |id| *id == value);
             entry.expect("known values have a number").remove();
             self.free.push(value);
+            self.changed = true;
         }
     }
 }

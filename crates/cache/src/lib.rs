@@ -25,6 +25,7 @@
 //! assert_eq!(cache.snapshot_at(Revision(5)).unwrap().get_str("shop/web").unwrap().revision(), Revision(3));
 //! ```
 
+mod chunks;
 mod cursor;
 mod history;
 mod index;
@@ -32,6 +33,7 @@ mod interest;
 pub mod limits;
 mod memory;
 mod past;
+mod postings;
 mod progress;
 mod shared;
 mod slots;

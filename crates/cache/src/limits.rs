@@ -13,6 +13,8 @@ pub const HISTORY_BYTES: usize = 256 * 1024 * 1024;
 pub const HISTORY_AGE: Duration = Duration::from_secs(15 * 60);
 /// Slots allocated at a time: 64 KiB.
 pub(crate) const SLOTS_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 1024 };
+/// Values of an index whose slots are allocated at a time: 2 KiB.
+pub(crate) const VALUES_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 256 };
 /// Most changes in one segment of the history: what has left the window is freed by segments, so this
 /// bounds by how much memory lags behind the books.
 pub(crate) const SEGMENT_CHANGES_MAX: usize = 256;

@@ -1,8 +1,9 @@
 //! A line of memory for each key, with all that a look-up at the present asks for.
 
+use crate::chunks::Chunks;
 use crate::limits::SLOTS_PER_CHUNK;
-use crate::sync::{Arc, ArcCell, AtomicU64, Ordering};
-use crate::version::{Seq, SlotId, Version};
+use crate::sync::{ArcCell, AtomicU64, Ordering};
+use crate::version::{Seq, Version};
 
 /// Where the newest version of a key stands.
 ///
@@ -52,15 +53,17 @@ pub(crate) struct Stamp {
     pub(crate) gone: bool,
 }
 
-impl Slot {
-    fn new() -> Self {
+impl Default for Slot {
+    fn default() -> Self {
         Self {
             key: std::array::from_fn(|_| AtomicU64::new(0)),
             stamp: AtomicU64::new(0),
             newest: ArcCell::new(None),
         }
     }
+}
 
+impl Slot {
     /// Gives the slot to a key. Readers that still look for the one before find it no more, or find it
     /// and then a version that is too new for them.
     pub(crate) fn set_key(&self, KeyHead(head): KeyHead) {
@@ -99,27 +102,8 @@ impl Slot {
     }
 }
 
-/// The slots by number. Chunks are shared by all views; only the list of chunks is copied when it
-/// grows.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slots(Arc<Vec<std::sync::Arc<[Slot]>>>);
-
-impl Slots {
-    /// A slot; none if it is of a later time than these.
-    pub(crate) fn get(&self, id: SlotId) -> Option<&Slot> {
-        let id = id as usize;
-        Some(&self.0.get(id / SLOTS_PER_CHUNK)?[id % SLOTS_PER_CHUNK])
-    }
-
-    pub(crate) fn capacity(&self) -> usize {
-        self.0.len() * SLOTS_PER_CHUNK
-    }
-
-    pub(crate) fn grow(&mut self) {
-        let chunk = (0..SLOTS_PER_CHUNK).map(|_| Slot::new()).collect();
-        Arc::make_mut(&mut self.0).push(chunk);
-    }
-}
+/// The slots by number.
+pub(crate) type Slots = Chunks<Slot, SLOTS_PER_CHUNK>;
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_read_as_it_was_set() {
-        let slot = Slot::new();
+        let slot = Slot::default();
         for stamp in [Stamp { seq: 1, gone: true }, Stamp { seq: Seq::MAX >> 1, gone: false }] {
             slot.set_stamp(stamp);
             assert_eq!(slot.stamp(), stamp);

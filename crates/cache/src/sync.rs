@@ -7,37 +7,43 @@
 mod real {
     use std::task::Waker;
 
-    use super::Arc;
+    use arc_swap::RefCnt;
 
     pub(crate) use parking_lot::Mutex;
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     /// A place for one shared value that one thread replaces and any thread reads without waiting.
     #[derive(Debug)]
-    pub(crate) struct ArcCell<T>(arc_swap::ArcSwapAny<Option<Arc<T>>>);
+    pub(crate) struct Cell<P: RefCnt>(arc_swap::ArcSwapAny<Option<P>>);
 
-    /// What [`ArcCell::load`] gives: a look at the value without touching its count.
-    pub(crate) type Loaded<T> = arc_swap::Guard<Option<Arc<T>>>;
+    /// What [`Cell::load`] gives: a look at the value without touching its count.
+    pub(crate) type Loaded<P> = arc_swap::Guard<Option<P>>;
 
-    impl<T> ArcCell<T> {
-        pub(crate) fn new(value: Option<Arc<T>>) -> Self {
+    impl<P: RefCnt> Cell<P> {
+        pub(crate) fn new(value: Option<P>) -> Self {
             Self(arc_swap::ArcSwapAny::new(value))
         }
 
-        pub(crate) fn load(&self) -> Loaded<T> {
+        pub(crate) fn load(&self) -> Loaded<P> {
             self.0.load()
         }
 
-        pub(crate) fn get(&self) -> Option<Arc<T>> {
+        pub(crate) fn get(&self) -> Option<P> {
             self.0.load_full()
         }
 
-        pub(crate) fn set(&self, value: Option<Arc<T>>) {
+        pub(crate) fn set(&self, value: Option<P>) {
             self.0.store(value);
         }
 
-        pub(crate) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        pub(crate) fn swap(&self, value: Option<P>) -> Option<P> {
             self.0.swap(value)
+        }
+    }
+
+    impl<P: RefCnt> Default for Cell<P> {
+        fn default() -> Self {
+            Self::new(None)
         }
     }
 
@@ -60,9 +66,7 @@ mod real {
 mod real {
     use std::task::Waker;
 
-    use super::Arc;
-
-    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     /// shuttle's mutex with the interface of the one in production.
     #[derive(Debug, Default)]
@@ -79,37 +83,43 @@ mod real {
     }
 
     #[derive(Debug)]
-    pub(crate) struct ArcCell<T>(Mutex<Option<Arc<T>>>);
+    pub(crate) struct Cell<P>(Mutex<Option<P>>);
 
     #[derive(Debug)]
-    pub(crate) struct Loaded<T>(Option<Arc<T>>);
+    pub(crate) struct Loaded<P>(Option<P>);
 
-    impl<T> std::ops::Deref for Loaded<T> {
-        type Target = Option<Arc<T>>;
-        fn deref(&self) -> &Option<Arc<T>> {
+    impl<P> std::ops::Deref for Loaded<P> {
+        type Target = Option<P>;
+        fn deref(&self) -> &Option<P> {
             &self.0
         }
     }
 
-    impl<T> ArcCell<T> {
-        pub(crate) fn new(value: Option<Arc<T>>) -> Self {
+    impl<P: Clone> Cell<P> {
+        pub(crate) fn new(value: Option<P>) -> Self {
             Self(Mutex::new(value))
         }
 
-        pub(crate) fn load(&self) -> Loaded<T> {
+        pub(crate) fn load(&self) -> Loaded<P> {
             Loaded(self.get())
         }
 
-        pub(crate) fn get(&self) -> Option<Arc<T>> {
+        pub(crate) fn get(&self) -> Option<P> {
             self.0.lock().clone()
         }
 
-        pub(crate) fn set(&self, value: Option<Arc<T>>) {
+        pub(crate) fn set(&self, value: Option<P>) {
             drop(self.swap(value));
         }
 
-        pub(crate) fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        pub(crate) fn swap(&self, value: Option<P>) -> Option<P> {
             std::mem::replace(&mut *self.0.lock(), value)
+        }
+    }
+
+    impl<P: Clone> Default for Cell<P> {
+        fn default() -> Self {
+            Self::new(None)
         }
     }
 
@@ -130,3 +140,7 @@ mod real {
 pub(crate) use real::*;
 /// What stands in an [`ArcCell`]: with one count instead of two, since nothing here is held weakly.
 pub(crate) use triomphe::Arc;
+
+pub(crate) type ArcCell<T> = Cell<Arc<T>>;
+/// The same for many of a sort in one allocation.
+pub(crate) type SliceCell<T> = Cell<triomphe::ThinArc<(), T>>;

@@ -169,14 +169,19 @@ impl Snapshot {
             terms.iter().map(|(index, value)| self.place(index, value)).collect();
         let places = places?;
         let mut sets = places.iter().filter_map(|place| match place {
-            Place::Value(number, id) => Some(self.view.indexes[*number as usize].slots(*id)),
+            Place::Value(number, id) => {
+                let slots = self.view.indexes[*number as usize].slots(*id);
+                let mut slots: Vec<SlotId> = slots.collect();
+                slots.sort_unstable();
+                Some(slots)
+            }
             _ => None,
         });
-        // Slots come sorted by number: intersect by merging, then drop what other terms refuse.
+        // Sorted by number: intersect by merging, then drop what other terms refuse.
         let slots: Vec<SlotId> = if places.contains(&Place::Nowhere) {
             Vec::new()
         } else if let Some(first) = sets.next() {
-            sets.fold(first.collect(), intersect)
+            sets.fold(first, |found, set| intersect(found, set.into_iter()))
         } else if let Some(Place::Namespace(namespace)) = places.first() {
             self.slots_in(namespace).collect()
         } else {

@@ -169,6 +169,11 @@ impl State {
         for &(index, value) in terms.iter().filter(|term| !old.contains(term)) {
             self.indexes[index as usize].enter(value, slot);
         }
+        if planted::on("posting_leaves_early") {
+            for &(index, value) in old.iter().filter(|term| !terms.contains(term)) {
+                self.indexes[index as usize].leave(value, slot);
+            }
+        }
         self.head += 1;
         let segment = self.next_segment + (self.unsealed.len() / SEGMENT_CHANGES_MAX) as u64;
         let place = Place { seq: self.head, segment, slot };

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use masthead_cache::{Batch, Cache, Config, Cursor, From, Gaps, HistoryLimits, Interest, Writer};
+use masthead_cache::{
+    Batch, Cache, Config, Cursor, From, Gaps, HistoryLimits, Index, Interest, Snapshot, Writer,
+};
 use masthead_core::{Mutation, Object, Resource, Revision, Time};
 use shuttle::future::block_on;
 use shuttle::thread;
@@ -230,6 +232,82 @@ fn slots_change_hands_unnoticed() {
     reader.join().unwrap();
 }
 
+/// Pods by the node that they are on.
+fn on_nodes(changes: usize) -> (Writer, Cache) {
+    let node = Resource::pods().field_index("spec.nodeName").unwrap();
+    let by_node = Index::new("node", move |pod, values| {
+        values.extend(pod.field(node));
+        Ok(())
+    });
+    let history = HistoryLimits { changes, ..HistoryLimits::default() };
+    let indexes = vec![by_node];
+    let (mut writer, cache) = Cache::new(Config { history, indexes, ..Config::default() });
+    let pods = ["a", "b", "c"].map(|name| pod_on(name, "x", 1)).to_vec();
+    writer.replace(pods, Revision(1), Time(0)).unwrap();
+    (writer, cache)
+}
+
+fn pod_on(name: &str, node: &str, rv: u64) -> Object {
+    let body = format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"ns","uid":"{name}","resourceVersion":"{rv}"}},"spec":{{"nodeName":"{node}"}}}}"#
+    );
+    Object::parse(&Resource::pods(), body.into()).unwrap()
+}
+
+fn moved(name: &str, node: &str, rv: u64) -> Mutation {
+    Mutation::Put { revision: Revision(rv), object: pod_on(name, node, rv) }
+}
+
+/// Each pod stands under its own node, and under no other, in an index and in all objects.
+fn look_by_node(snapshot: &Snapshot) -> Vec<(String, String)> {
+    let node = Resource::pods().field_index("spec.nodeName").unwrap();
+    let pair = |pod: Object| (pod.field(node).unwrap().to_owned(), pod.key().name().to_owned());
+    let mut listed: Vec<_> = snapshot.iter().map(pair).collect();
+    listed.sort();
+    let mut found = Vec::new();
+    for node in ["x", "y", "z"] {
+        found.extend(snapshot.by_index("node", node).unwrap().map(pair));
+    }
+    found.sort();
+    assert_eq!(found, listed, "the index says something else than the objects");
+    found
+}
+
+/// An index says of a snapshot what its objects say, while pods move from node to node, nodes come and
+/// go and give their numbers to others, and what is under a node grows and shrinks.
+fn indexes_are_of_their_snapshots_time() {
+    let (mut writer, cache) = on_nodes(1);
+    let reader = thread::spawn(move || {
+        let held = cache.snapshot();
+        let first = look_by_node(&held);
+        look_by_node(&cache.snapshot());
+        assert_eq!(look_by_node(&held), first, "one snapshot, two states");
+    });
+    writer.apply([moved("a", "y", 2), moved("b", "y", 3)], Time(0));
+    writer.apply([moved("d", "x", 4), moved("a", "z", 5), moved("b", "z", 6)], Time(0));
+    writer.apply([moved("c", "z", 7)], Time(0));
+    writer.apply([moved("a", "y", 8)], Time(0));
+    reader.join().unwrap();
+}
+
+/// The same for an exact snapshot, while the window moves past it.
+fn indexes_of_exact_snapshots_are_pinned() {
+    let (mut writer, cache) = on_nodes(2);
+    writer.apply([moved("a", "y", 2)], Time(0));
+    let reader = thread::spawn(move || {
+        let Ok(snapshot) = cache.snapshot_at(Revision(2)) else { return };
+        for _ in 0..2 {
+            let there = [("x", "b"), ("x", "c"), ("y", "a")];
+            assert_eq!(look_by_node(&snapshot), there.map(|(n, p)| (n.to_owned(), p.to_owned())));
+            thread::yield_now();
+        }
+    });
+    writer.apply([moved("a", "x", 3), moved("b", "z", 4)], Time(0));
+    writer.apply([moved("a", "z", 5)], Time(0));
+    writer.apply([moved("c", "z", 6), moved("b", "x", 7)], Time(0));
+    reader.join().unwrap();
+}
+
 /// Waiting for a revision ends when it is there.
 fn no_wait_is_forgotten() {
     let (mut writer, cache) = cache(100);
@@ -309,6 +387,8 @@ under_all_interleavings! {
     held_snapshots_outlive_the_window,
     growth_disturbs_nobody,
     slots_change_hands_unnoticed,
+    indexes_are_of_their_snapshots_time,
+    indexes_of_exact_snapshots_are_pinned,
     no_wait_is_forgotten,
     the_first_list_reaches_those_who_wait,
     coming_and_going_disturbs_nobody,
@@ -319,12 +399,14 @@ under_all_interleavings! {
 #[test]
 fn planted_races_are_caught() {
     use masthead_core::planted;
-    let races: [(&'static str, fn()); 5] = [
+    let races: [(&'static str, fn()); 7] = [
         ("lost_wakeup", no_wakeup_is_lost),
         ("torn_publish", no_read_is_torn),
         ("bookmark_before_mark", no_bookmark_runs_ahead),
         ("shown_before_sealed", held_snapshots_outlive_the_window),
         ("kept_too_late", held_snapshots_outlive_the_window),
+        ("posting_leaves_early", indexes_are_of_their_snapshots_time),
+        ("posting_grows_late", indexes_are_of_their_snapshots_time),
     ];
     for (bug, body) in races {
         let hook = std::panic::take_hook();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use masthead_core::CommonStrings;
 use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -12,7 +13,11 @@ use crate::limits::{
 
 /// Compresses the bodies of one cache. The first ones without help; then some of them are the help.
 #[derive(Default)]
-pub struct Compactor(Mutex<State>);
+pub struct Compactor {
+    state: Mutex<State>,
+    /// What the heads of the objects have in common.
+    pub(crate) common: Mutex<CommonStrings>,
+}
 
 #[derive(Default)]
 struct State {
@@ -50,7 +55,7 @@ pub struct Packed {
 impl Compactor {
     /// None if it cannot be compressed, which is no reason not to have the object.
     pub fn pack(&self, body: &[u8]) -> Option<Packed> {
-        let state = &mut *self.0.lock();
+        let state = &mut *self.state.lock();
         if let Some(bytes) = state.samples.take(body) {
             state.compressor = None;
             state.dictionary = Arc::new(Dictionary { bytes, idle: Mutex::default() });

@@ -26,15 +26,19 @@ pub fn digest(object: &Object) -> u64 {
 
 impl Compactor {
     /// The object with its body compressed; none if that would be longer, or cannot be done. Beside it
-    /// the strings of the head are held, some 500 bytes: whether that is worth it is for the caller to say.
+    /// those strings of the head are held that few objects have: whether that is worth it is for the
+    /// caller to say.
     pub fn hold(&self, object: &Object) -> Option<Object> {
         if object.is_held() {
             return None;
         }
         let packed = self.pack(object.body())?;
         let bytes = packed.bytes();
-        let held = || object.held_as(Arc::new(packed), bytes, digest(object));
-        (bytes < object.body().len()).then(held)
+        if bytes >= object.body().len() {
+            return None;
+        }
+        let common = &mut self.common.lock();
+        Some(object.held_with(Arc::new(packed), bytes, digest(object), common))
     }
 }
 

@@ -26,7 +26,7 @@ pub use frame::{
     SplitError, WatchLine,
 };
 pub use key::{KeyError, ObjectKey};
-pub use object::{Labels, Object, OwnerReference, ParseError};
+pub use object::{CommonStrings, Labels, Object, OwnerReference, ParseError};
 pub use options::{Freshness, ListAt, ListOptions, Query, WatchFrom, WatchOptions};
 pub use resource::{Resource, Scope, SelectableField};
 pub use revision::Revision;

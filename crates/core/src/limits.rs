@@ -49,3 +49,13 @@ pub const TOKEN_BYTES_MAX: usize = 2048;
 /// Longest query of a list or watch: a label selector at its limit with every byte percent-encoded
 /// (96 KiB), and 32 KiB for everything else.
 pub const QUERY_BYTES_MAX: usize = 3 * SELECTOR_BYTES_MAX + 32 * 1024;
+
+/// After so many objects it is looked which strings their heads have in common: soon, and again when rarer
+/// ones, as the names of 200 nodes, have been seen several times.
+pub const COMMON_AT: [usize; 2] = [64, 1024];
+/// A string that was seen this often is common.
+pub const COMMON_MIN: usize = 3;
+/// Strings that are counted for it: half of the 40 of each of those objects.
+pub const COMMON_STRINGS_MAX: usize = 20_000;
+/// Bytes of all common strings, in one text: 1,500 names.
+pub const COMMON_BYTES_MAX: usize = 64 * 1024;

@@ -9,9 +9,13 @@ use triomphe::ThinArc;
 use crate::json::{JsonError, Span, Str, unescape};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{KeyError, ObjectKey, Resource, Revision, Scope};
+use common::COMMON;
 use held::Content;
 use parse::Parsed;
 
+pub use common::CommonStrings;
+
+mod common;
 mod held;
 mod parse;
 
@@ -78,6 +82,19 @@ struct Extra {
 struct Strings {
     text: String,
     resource_version: Span,
+    /// Where those are that many have.
+    common: Option<triomphe::Arc<Box<str>>>,
+}
+
+impl Strings {
+    fn of(&self, span: Span) -> &str {
+        match &self.common {
+            Some(common) if span.start >= COMMON => {
+                Span { start: span.start - COMMON, ..span }.of(common)
+            }
+            _ => span.of(&self.text),
+        }
+    }
 }
 
 /// Spans for each owner: apiVersion, kind, name, uid.
@@ -385,14 +402,14 @@ impl Object {
 impl Inner {
     fn text(&self, span: Span) -> &str {
         match self.head.strings() {
-            Some(own) => span.of(&own.text),
+            Some(own) => own.of(span),
             None => span.of(&self.body),
         }
     }
 
     fn resource_version(&self) -> &str {
         match self.head.strings() {
-            Some(own) => own.resource_version.of(&own.text),
+            Some(own) => own.of(own.resource_version),
             None if self.head.has_resource_version => self.head.resource_version_at.of(&self.body),
             None => "",
         }

@@ -10,7 +10,6 @@ use masthead_compact::Compactor;
 use masthead_core::{Object, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Projection;
 use crate::exact;
@@ -111,31 +110,24 @@ impl Packer {
         if matches!(self.form, Form::Raw) {
             return object;
         }
-        let digest = xxh3_64(object.body());
+        let digest = masthead_compact::digest(&object);
         // The digest has the resource version in it: a body that is the same is the same object.
         if let Some(cached) = cache.get(object.key()).filter(|cached| cached.has_digest(digest)) {
             return cached;
         }
         // What cannot be packed is kept as it is: whoever reads it is told why.
-        match self.held(&object) {
-            Some((content, bytes)) => object.held_as(content, bytes, digest),
-            None => object,
-        }
+        self.held(&object, digest).unwrap_or(object)
     }
 
-    /// The content in the form in which it is held, and what that takes.
-    fn held(&self, object: &Object) -> Option<(Arc<dyn Any + Send + Sync>, usize)> {
+    /// The object in the form in which it is held.
+    fn held(&self, object: &Object, digest: u64) -> Option<Object> {
         match &self.form {
             Form::Raw => None,
             Form::Typed(decode) => {
                 let bytes = object.body().len() * TYPED_FACTOR;
-                Some((decode(object.body_text()).ok()?, bytes))
+                Some(object.held_as(decode(object.body_text()).ok()?, bytes, digest))
             }
-            Form::Compact(compactor) => {
-                let packed = compactor.pack(object.body())?;
-                let bytes = packed.bytes();
-                Some((Arc::new(packed), bytes))
-            }
+            Form::Compact(compactor) => compactor.hold(object),
         }
     }
 

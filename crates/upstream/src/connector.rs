@@ -22,6 +22,7 @@ use tracing::debug;
 
 use crate::address::{Address, Proxy};
 use crate::failures::of_transport;
+use crate::gather::Gathered;
 use crate::limits::{
     CONNECTION_WINDOW_BYTES, FRAME_BYTES, PROXY_ANSWER_BYTES_MAX, STREAM_WINDOW_BYTES, TCP_PROBES,
 };
@@ -75,7 +76,7 @@ impl Connector {
         let (Some(tls), Some(name)) = (tls, &self.address.server_name) else {
             return self.handshake(tcp, self.http == HttpVersion::Http2).await;
         };
-        let connected = TlsConnector::from(tls).connect(name.clone(), tcp).await;
+        let connected = TlsConnector::from(tls).connect(name.clone(), Gathered::new(tcp)).await;
         let stream = connected.map_err(|error| of_transport(&error))?;
         let http2 = match self.http {
             HttpVersion::Auto => stream.get_ref().1.alpn_protocol() == Some(b"h2"),

@@ -39,6 +39,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod failures;
+mod gather;
 mod gunzip;
 pub mod limits;
 mod lines;

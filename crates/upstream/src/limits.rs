@@ -26,6 +26,19 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 /// Largest frame that a server may send: fewer, larger chunks are fewer wake-ups. A 64th of a window.
 pub const FRAME_BYTES: u32 = 64 * 1024;
 
+/// A secured socket of which this much comes within [`BUSY_PERIOD`], 8 MB/s, is left alone for [`PAUSE`] at a
+/// time and then read with all that has come. Less is read as it comes.
+pub const BUSY_BYTES: usize = 64 * 1024;
+/// See [`BUSY_BYTES`].
+pub const BUSY_PERIOD: Duration = Duration::from_millis(8);
+/// See [`BUSY_BYTES`]: so much later what comes may be heard of while much comes. Two ticks of tokio's clock.
+pub const PAUSE: Duration = Duration::from_millis(2);
+/// After a pause in which less than this came, what comes is read as it comes again: the same 8 MB/s.
+pub const PAUSE_BYTES: usize = 16 * 1024;
+/// What is read from a busy socket at a time. While it is full there is no pause, so this bounds nothing but
+/// memory, and only while much comes.
+pub const READ_BUFFER_BYTES: usize = 256 * 1024;
+
 /// HTTP/1.1 connections of one sort that are kept for the next request. More only pays where more than
 /// this many resources are listed at the same moment, again and again.
 pub const IDLE_CONNECTIONS_MAX: usize = 8;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 
-use super::{ABSENT, Extra, Inner, Object, Span, Strings};
+use super::{ABSENT, CommonStrings, Extra, Inner, Object, Span, Strings};
 
 /// What holds the content of an object, and what it weighs.
 #[derive(Clone)]
@@ -34,10 +34,37 @@ impl Object {
     /// The same head, with its content held as `content`, which counts as `bytes`. Of the body only a
     /// digest is left: two that are held so have equal bodies if their digests are equal.
     pub fn held_as(&self, content: Arc<dyn Any + Send + Sync>, bytes: usize, digest: u64) -> Self {
+        self.held(content, bytes, digest, &CommonStrings::default())
+    }
+
+    /// The same; strings that many objects have are not kept with each. What is common is learned from
+    /// those that come through here.
+    pub fn held_with(
+        &self,
+        content: Arc<dyn Any + Send + Sync>,
+        bytes: usize,
+        digest: u64,
+        common: &mut CommonStrings,
+    ) -> Self {
+        let present = self.spans().iter().filter(|span| **span != ABSENT);
+        common.see(present.map(|span| self.text(*span)));
+        self.held(content, bytes, digest, common)
+    }
+
+    fn held(
+        &self,
+        content: Arc<dyn Any + Send + Sync>,
+        bytes: usize,
+        digest: u64,
+        common: &CommonStrings,
+    ) -> Self {
         let it = self.inner();
         let body = format!("{}{digest:016x}{}", BODY[0], BODY[1]);
         let mut text = String::with_capacity(self.strings_bytes());
         let mut take = |string: &str| {
+            if let Some(place) = common.place(string) {
+                return place;
+            }
             let start = text.len();
             text.push_str(string);
             Span::new(start, text.len())
@@ -54,11 +81,12 @@ impl Object {
         let resource_version = take(it.resource_version());
         let again = |&span: &Span| if span == ABSENT { ABSENT } else { take(self.text(span)) };
         let spans: Vec<_> = self.spans().iter().map(again).collect();
+        text.shrink_to_fit();
         head.metadata = Span::new(METADATA_AT, body.len() - 1);
         head.resource_version_at = Span::new(METADATA_AT + 1, METADATA_AT + 1);
         head.has_resource_version = false;
         head.extra = Some(Box::new(Extra {
-            strings: Some(Strings { text, resource_version }),
+            strings: Some(Strings { text, resource_version, common: common.text() }),
             content: Some(Content { value: content, bytes, whole }),
         }));
         let (key, revision, created) = (it.key.clone(), it.revision, it.created);

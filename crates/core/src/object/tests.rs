@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::SelectableField;
-use crate::limits::{JSON_DEPTH_MAX, LABELS_MAX, OWNERS_MAX};
+use crate::limits::{
+    COMMON_AT, COMMON_BYTES_MAX, COMMON_STRINGS_MAX, JSON_DEPTH_MAX, LABELS_MAX, OWNERS_MAX,
+};
 
 const POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u-1","resourceVersion":"41","labels":{"app":"web","tier":"front"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"o-1"},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs2","uid":"o-2","controller":true}],"deletionTimestamp":"2026-06-01T00:00:00Z"},"spec":{"nodeName":"n-1","hostNetwork":true},"status":{"phase":"Running"}}"#;
 
@@ -248,4 +250,46 @@ fn of_a_body_that_is_not_here_the_digest_tells_whether_it_is_the_same() {
     assert_ne!(held(1).body(), held(2).body());
     assert_eq!((held(1).has_digest(1), held(1).has_digest(2)), (true, false));
     assert!(!plain.has_digest(1));
+}
+
+#[test]
+fn heads_whose_strings_are_common_say_the_same_and_take_less() {
+    let mut common = CommonStrings::default();
+    let last = *COMMON_AT.last().unwrap();
+    let mut sizes = Vec::new();
+    for n in 0..=last {
+        let own = POD.replacen("\"labels\":{", &format!("\"labels\":{{\"own\":\"v{n}\","), 1);
+        let plain = pod(&own).unwrap();
+        let held = plain.held_with(std::sync::Arc::new(n), 8, n as u64, &mut common);
+        assert!(held.labels().eq(plain.labels()) && held.owners().eq(plain.owners()));
+        assert_eq!(held.label("own"), Some(format!("v{n}").as_str()));
+        assert_eq!((held.uid(), held.resource_version()), (plain.uid(), plain.resource_version()));
+        assert_eq!(held.deletion_timestamp(), plain.deletion_timestamp());
+        for at in 0..Resource::pods().fields().len() {
+            assert_eq!(held.field(at), plain.field(at));
+        }
+        let later = held.with_revision(Revision(99));
+        assert_eq!((later.resource_version(), later.label("own")), ("99", held.label("own")));
+        sizes.push(held.head_bytes());
+    }
+    assert!(sizes[last] + 20 < sizes[0], "{} and {}", sizes[0], sizes[last]);
+}
+
+#[test]
+fn common_strings_hold_at_their_limit_and_not_above_it() {
+    let mut common = CommonStrings::default();
+    let long = "x".repeat(COMMON_BYTES_MAX / 2 - 1);
+    let strings = [format!("a{long}"), format!("b{long}"), "c".to_owned()];
+    for _ in 0..COMMON_AT[0] {
+        common.see(strings.iter().map(String::as_str));
+    }
+    assert!(common.place(&strings[0]).is_some() && common.place(&strings[1]).is_some());
+    assert_eq!(common.place("c"), None, "there is no room for one byte more");
+    let mut common = CommonStrings::default();
+    let numbers: Vec<_> = (0..=COMMON_STRINGS_MAX).map(|n| format!("{n:06}")).collect();
+    for _ in 0..COMMON_AT[0] {
+        common.see(numbers.iter().map(String::as_str));
+    }
+    assert!(common.place(&numbers[0]).is_some());
+    assert_eq!(common.place(&numbers[COMMON_STRINGS_MAX]), None, "it was not counted");
 }
