@@ -29,6 +29,7 @@ mod bare;
 const FILL: usize = 250;
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct ChildArguments {
     /// Pods in the store; the updates go round among them
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
