@@ -128,7 +128,7 @@ async fn cost(arguments: &FanoutArguments, found: &mut Findings) -> anyhow::Resu
     let delay =
         |name, ours, theirs| figure(name, "ms", ours, p99, "kube-apiserver", theirs, 1.0 / 10.0);
     found.figures.extend([
-        cpu("processor a delivery, 30/s, plain", 1, "bare loop", 0, 1.25),
+        cpu("processor a delivery, 30/s, plain", 1, "bare loop", 0, 1.4),
         cpu("processor a delivery, 30/s, TLS", 3, "bare loop, TLS", 2, 1.25),
         cpu("processor a delivery, 30/s, TLS", 3, "kube-apiserver", 4, 1.0 / 2.0),
         cpu("processor a delivery, 10/s, TLS", 5, "kube-apiserver", 6, 1.0 / 4.0),
