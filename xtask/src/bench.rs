@@ -102,8 +102,10 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
     let program = build()?;
     let wanted = wanted(&arguments.scenarios)?;
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let mut figures = Figures::new(&commit(), rounds);
+    let mut figures = Figures::new(&commit());
+    let saved = program.with_file_name("figures.json");
     for round in 1..=rounds {
+        figures.rounds = round;
         for &(name, usual, quick) in &wanted {
             let began = Instant::now();
             let mut command = Command::new(&program);
@@ -117,6 +119,8 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
             let outcome = match run_one(&mut command) {
                 Ok(run) => {
                     figures.add(run);
+                    // One that is broken off has what it measured: `--from` takes it.
+                    fs::write(&saved, serde_json::to_string_pretty(&figures)?)?;
                     format!("{} s", began.elapsed().as_secs())
                 }
                 Err(error) => format!("no figures: {error:#}"),

@@ -41,6 +41,7 @@ pub(super) struct Figures {
     pub(super) machine: String,
     /// What was measured.
     pub(super) commit: String,
+    /// The last that was begun.
     pub(super) rounds: u32,
     pub(super) scenarios: Vec<Scenario>,
 }
@@ -105,9 +106,9 @@ impl Figure {
 }
 
 impl Figures {
-    pub(super) fn new(commit: &str, rounds: u32) -> Self {
+    pub(super) fn new(commit: &str) -> Self {
         let (commit, scenarios) = (commit.to_owned(), Vec::new());
-        Self { machine: String::new(), commit, rounds, scenarios }
+        Self { machine: String::new(), commit, rounds: 0, scenarios }
     }
 
     /// Adds a run to those of its scenario.
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_scenario_add_up_and_the_median_of_the_ratios_decides() {
-        let mut figures = Figures::new("abc", 3);
+        let mut figures = Figures::new("abc");
         for (ours, theirs) in [(3.0, 10.0), (9.0, 10.0), (10.0, 25.0)] {
             figures.add(run(ours, theirs));
         }

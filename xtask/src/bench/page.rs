@@ -118,13 +118,14 @@ fn with_figures(page: &str, figures: &Figures) -> anyhow::Result<String> {
 fn markdown(figures: &Figures) -> String {
     let Figures { machine, commit, rounds, .. } = figures;
     let mut text = format!(
-        "{machine}; commit `{commit}`; {rounds} rounds, of which the medians are shown, with the least and \
-         the most of the ratios.\n\n![Ratios to the peers](performance/ratios.svg)\n"
+        "{machine}; commit `{commit}`; up to {rounds} rounds, of which the medians are shown, with the least \
+         and the most of the ratios.\n\n![Ratios to the peers](performance/ratios.svg)\n"
     );
     for scenario in &figures.scenarios {
         let params = scenario.params.iter().map(|(name, value)| format!("{name} {value}"));
         let params = params.collect::<Vec<_>>().join(", ");
-        let _ = write!(text, "\n### {}\n\n{params}.\n", scenario.name);
+        let runs = scenario.figures.first().map_or(0, |it| it.ours.len());
+        let _ = write!(text, "\n### {}\n\n{params}; runs: {runs}.\n", scenario.name);
         if !scenario.figures.is_empty() {
             text.push_str("\n| | ours | against | theirs | ratio | target | |\n");
             text.push_str("|---|---|---|---|---|---|---|\n");
@@ -168,10 +169,10 @@ mod tests {
     #[test]
     fn only_what_lies_between_the_marks_is_written() {
         let page = format!("# Title\n\n{BEGIN}old\n{END}\nwords\n");
-        let written = with_figures(&page, &Figures::new("abc", 1)).unwrap();
+        let written = with_figures(&page, &Figures::new("abc")).unwrap();
         assert!(written.starts_with("# Title\n") && written.ends_with("\nwords\n"), "{written}");
         assert!(written.contains("commit `abc`") && !written.contains("old"), "{written}");
-        assert_eq!(with_figures(&written, &Figures::new("abc", 1)).unwrap(), written);
-        assert!(with_figures("no marks", &Figures::new("abc", 1)).is_err());
+        assert_eq!(with_figures(&written, &Figures::new("abc")).unwrap(), written);
+        assert!(with_figures("no marks", &Figures::new("abc")).is_err());
     }
 }
