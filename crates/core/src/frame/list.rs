@@ -36,6 +36,8 @@ pub struct ListMeta {
 #[derive(Debug)]
 pub struct ListBody {
     items: Items,
+    /// Items that are still to come.
+    left: usize,
     projection: Projection,
     bytes: usize,
     next: Next,
@@ -51,15 +53,6 @@ enum Items {
     Bodies(std::vec::IntoIter<Bytes>),
     /// Opened one by one when it is their turn, so that no more than what is being sent is open.
     Held(std::vec::IntoIter<Object>, Open),
-}
-
-impl Items {
-    fn len(&self) -> usize {
-        match self {
-            Self::Bodies(items) => items.len(),
-            Self::Held(items, _) => items.len(),
-        }
-    }
 }
 
 /// The slice that comes next.
@@ -89,7 +82,8 @@ impl ListBody {
             bodies += item.len();
             items.push(item);
         }
-        Self::of(resource, meta, Items::Bodies(items.into_iter()), bodies, projection)
+        let count = items.len();
+        Self::of(resource, meta, (Items::Bodies(items.into_iter()), count), bodies, projection)
     }
 
     /// The same of objects some of which are held in another form. Each is opened when it is its turn;
@@ -105,28 +99,29 @@ impl ListBody {
             Projection::Whole => object.whole_bytes(),
             Projection::Metadata => object.metadata_bytes(),
         };
-        let bodies = objects.iter().map(bytes).sum();
-        Self::of(resource, meta, Items::Held(objects.into_iter(), open), bodies, projection)
+        let (count, bodies) = (objects.len(), objects.iter().map(bytes).sum());
+        let items = Items::Held(objects.into_iter(), open);
+        Self::of(resource, meta, (items, count), bodies, projection)
     }
 
     fn of(
         resource: &Resource,
         meta: &ListMeta,
-        items: Items,
+        (items, left): (Items, usize),
         bodies: usize,
         projection: Projection,
     ) -> Self {
         let mut head = head(resource, meta, projection);
         let (between, last) = (between(projection).len(), last(projection).len());
-        let behind = match items.len() {
+        let behind = match left {
             0 => EMPTY.len(),
             count => between * (count - 1) + last,
         };
-        if items.len() > 0 && projection == Projection::Metadata {
+        if left > 0 && projection == Projection::Metadata {
             head.push_str(partial!());
         }
         let bytes = head.len() + bodies + behind;
-        Self { items, projection, bytes, next: Next::Head(head.into()) }
+        Self { items, left, projection, bytes, next: Next::Head(head.into()) }
     }
 
     /// Bytes of the whole list; what `Content-Length` says.
@@ -148,22 +143,19 @@ impl ListBody {
             Items::Bodies(items) => drop(items.nth(last)),
             Items::Held(items, _) => drop(items.nth(last)),
         }
-        self.next = if self.items.len() > 0 { Next::Item } else { Next::Done };
+        self.left = self.left.saturating_sub(count);
+        self.next = if self.left > 0 { Next::Item } else { Next::Done };
     }
 
-    /// The next item; none if there is none, or if it cannot be opened.
-    fn next_item(&mut self) -> Option<Bytes> {
-        match &mut self.items {
-            Items::Bodies(items) => items.next(),
-            Items::Held(items, open) => {
-                let object = items.next()?;
-                let item = open(&object).map(|whole| shown(&whole, self.projection));
-                if item.is_none() {
-                    (self.items, self.next) = (Items::Bodies(Vec::new().into_iter()), Next::Broken);
-                }
-                item
-            }
+    /// The next item, of one that is to be opened; none if it cannot be.
+    #[cold]
+    fn open_next(&mut self) -> Option<Bytes> {
+        let Items::Held(items, open) = &mut self.items else { return None };
+        let item = open(&items.next()?).map(|whole| shown(&whole, self.projection));
+        if item.is_none() {
+            (self.left, self.next) = (0, Next::Broken);
         }
+        item
     }
 }
 
@@ -177,13 +169,17 @@ impl Iterator for ListBody {
                 Some(head)
             }
             Next::Item => {
-                if self.items.len() == 0 {
+                if self.left == 0 {
                     return Some(Bytes::from_static(EMPTY.as_bytes()));
                 }
+                self.left -= 1;
                 self.next = Next::Behind;
-                self.next_item()
+                match &mut self.items {
+                    Items::Bodies(items) => items.next(),
+                    Items::Held(..) => self.open_next(),
+                }
             }
-            Next::Behind if self.items.len() > 0 => {
+            Next::Behind if self.left > 0 => {
                 self.next = Next::Item;
                 Some(Bytes::from_static(between(self.projection).as_bytes()))
             }
@@ -197,7 +193,7 @@ impl Iterator for ListBody {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let items = self.items.len();
+        let items = self.left;
         let count = match self.next {
             Next::Head(_) if items == 0 => 2,
             Next::Head(_) | Next::Behind => 1 + 2 * items,
