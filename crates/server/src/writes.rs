@@ -273,11 +273,17 @@ impl Writes {
         options: &DeleteOptions,
     ) -> Result<Changed, Status> {
         let stamp = stamp();
-        self.change(proof, options.dry_run, |current| {
+        let deleted = self.change(proof, options.dry_run, |current| {
             options.preconditions.check(&proof.kind, current)?;
             prepare::delete(&proof.kind, current, &stamp)
-        })
-        .await
+        });
+        let deleted = deleted.await?;
+        if proof.kind.is("", "namespaces") {
+            // Whoever is told of it finds that nothing more can be made there. If it takes too long, it
+            // is deleted all the same.
+            let _ = self.reads.find(proof, Freshness::MostRecent).await;
+        }
+        Ok(deleted)
     }
 
     /// Deletes what a list would show; the objects as they were.
