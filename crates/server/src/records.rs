@@ -1,7 +1,7 @@
 //! How TLS records are made, which is most of what a server with many watches does.
 //!
 //! rustls and aws-lc do TLS. Only AES-GCM of TLS 1.3 is replaced here, for two reasons that both show on
-//! processors with AVX2 and without AVX-512: ring knows the instructions for two blocks at a time there,
+//! processors with VAES and without AVX-512: ring knows the instructions for two blocks at a time there,
 //! which halves the time of encryption; and what is to be encrypted is copied in small pieces, as the
 //! instruction that libraries use for large ones takes twenty times as long if source and target lie
 //! alike in their pages, which here they do.
