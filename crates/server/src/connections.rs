@@ -38,7 +38,7 @@ use driver::Driver;
 use gathered::Gathered;
 use sending::Long;
 use streams::Begun;
-use wire::{Socket, Wire};
+use wire::{Socket, Tcp, Wire};
 
 /// Serves the connections of one listener.
 pub(crate) struct Connections {
@@ -105,6 +105,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         // What the kernel holds for a client that does not read is bounded too.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+        let stream = Tcp(stream);
         let Some(tls) = &self.tls else {
             return self.talk(stream, None, refused).await;
         };

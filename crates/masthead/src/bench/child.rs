@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -18,7 +18,6 @@ use masthead_server::{Config, Credentials, Limits, MASTERS, Security, Server, To
 use masthead_store::{Condition, EtcdSettings, EtcdStore, MemoryStore, Store, Write};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, sleep_until};
 
 use super::place::Place;
 use super::{machine, pods};
@@ -49,6 +48,9 @@ pub(crate) struct ChildArguments {
     /// No server: bare sockets that are sent the same bytes
     #[arg(long)]
     bare: bool,
+    /// Bare sockets on all cores
+    #[arg(long, requires = "bare")]
+    wide: bool,
     /// Bytes of a pod; 0: as they come
     #[arg(long, default_value_t = 0)]
     bytes: usize,
@@ -208,10 +210,10 @@ fn update(
     rate: u32,
     count: u32,
 ) -> Vec<u64> {
-    runtime.block_on(paced(rate, count, async |at| {
+    paced(rate, count, |at| {
         let write = updates[at % updates.len()].clone();
-        store.commit(vec![write]).await.remove(0).expect("the pod is there");
-    }))
+        runtime.block_on(store.commit(vec![write])).remove(0).expect("the pod is there");
+    })
 }
 
 /// Rewrites so many of a hundred pods, spread evenly; gives how many.
@@ -222,14 +224,15 @@ fn touch(runtime: &Runtime, store: &dyn Store, updates: &[Write], percent: u32) 
     u32::try_from(results.iter().filter(|it| it.is_ok()).count()).unwrap_or(u32::MAX)
 }
 
-/// Does something `count` times, `rate` times a second; gives the time of each.
-async fn paced(rate: u32, count: u32, mut act: impl AsyncFnMut(usize)) -> Vec<u64> {
+/// Does something `count` times, `rate` times a second; gives the time of each. The clock is this
+/// thread's own: what serves is not woken up for it.
+fn paced(rate: u32, count: u32, mut act: impl FnMut(usize)) -> Vec<u64> {
     let mut times = Vec::with_capacity(count as usize);
     let (start, step) = (Instant::now(), Duration::from_secs(1) / rate);
     for at in 0..count {
-        sleep_until(start + step * at).await;
+        std::thread::sleep((start + step * at).saturating_duration_since(Instant::now()));
         times.push(microseconds());
-        act(at as usize).await;
+        act(at as usize);
     }
     times
 }

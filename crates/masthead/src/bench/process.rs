@@ -51,6 +51,8 @@ pub(super) enum Side {
     /// The floor.
     Bare,
     BareTls,
+    /// The floor of delays: a thread for each core.
+    BareTlsWide,
     /// The peer, over TLS as it always is.
     Apiserver,
 }
@@ -162,6 +164,7 @@ impl Side {
             Self::Tls => &["--tls"],
             Self::Bare => &["--bare"],
             Self::BareTls => &["--bare", "--tls"],
+            Self::BareTlsWide => &["--bare", "--tls", "--wide"],
         }
     }
 }

@@ -31,24 +31,71 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl Socket for TcpStream {
-    fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_read_ready(cx)
-    }
+/// A connection in the clear, or what lies under TLS. A single slice is written as one, whoever hands
+/// it over: the kernel has less to look at.
+pub(super) struct Tcp(pub(super) TcpStream);
 
-    fn tcp(&self) -> &TcpStream {
-        self
+impl AsyncRead for Tcp {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 }
 
-impl Socket for Box<TlsStream<TcpStream>> {
+impl AsyncWrite for Tcp {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match slices {
+            [one] => Pin::new(&mut self.0).poll_write(cx, one),
+            _ => Pin::new(&mut self.0).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Socket for Tcp {
+    fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_read_ready(cx)
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        &self.0
+    }
+}
+
+impl Socket for Box<TlsStream<Tcp>> {
     /// Asks the socket: looking for a record costs more than finding that there is none.
     fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.tcp().poll_read_ready(cx)
     }
 
     fn tcp(&self) -> &TcpStream {
-        self.get_ref().0
+        &self.get_ref().0.0
     }
 }
 
@@ -101,7 +148,7 @@ impl<S: Socket> Wire<S> {
     ) -> Poll<io::Result<()>> {
         while out.has_remaining() {
             let written = match out.count() {
-                // As when many watches share it: the kernel has less to look at.
+                // As when many watches share it: no list of slices is made for it.
                 1 => Pin::new(self.io.inner_mut()).poll_write(cx, out.chunk()),
                 2..=FEW => self.poll_write_some::<FEW>(cx, out),
                 _ => self.poll_write_some::<SLICES_PER_WRITE>(cx, out),

@@ -39,17 +39,15 @@ pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
         accept(&listener, tls.as_ref(), &accepting.0, &accepting.1, &accepting.2);
     });
     super::say(&Hello { address, revision: 1, token: String::new(), ca, process: None })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let frames: Vec<Bytes> = objects.iter().map(|it| chunk(it).into()).collect();
+    let threads = if arguments.wide { std::thread::available_parallelism()?.get() } else { 1 };
     super::obey(|order| match order {
         Order::Watches => Answer::Watches(watches.lock().len()),
-        Order::Update { rate, count } => {
-            Answer::Updated(runtime.block_on(super::paced(rate, count, async |at| {
-                let frame = &frames[at % frames.len()];
-                sent.lock().push(frame.clone());
-                send(&mut watches.lock(), frame);
-            })))
-        }
+        Order::Update { rate, count } => Answer::Updated(super::paced(rate, count, |at| {
+            let frame = &frames[at % frames.len()];
+            sent.lock().push(frame.clone());
+            send_all(&mut watches.lock(), frame, threads);
+        })),
         Order::Touch { .. } | Order::Restart => Answer::Unable,
     })
 }
@@ -157,6 +155,18 @@ fn chunk(object: &Object) -> Vec<u8> {
     chunk.extend_from_slice(&frame.to_bytes());
     chunk.extend_from_slice(b"\r\n");
     chunk
+}
+
+fn send_all(watches: &mut [Stream], chunk: &[u8], threads: usize) {
+    if threads == 1 {
+        return send(watches, chunk);
+    }
+    let part = watches.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        for watches in watches.chunks_mut(part) {
+            scope.spawn(|| send(watches, chunk));
+        }
+    });
 }
 
 fn send(watches: &mut [Stream], chunk: &[u8]) {
