@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
     /// One short round of everything
     #[arg(long)]
     quick: bool,
-    /// How often each scenario runs, in turn with the others; the median of the ratios counts
+    /// How often scenarios run, in turn with the others; the median of the ratios counts. The longest
+    /// parts run once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
     /// Write the figures and their page into docs/
@@ -47,26 +48,69 @@ enum Output {
     Json,
 }
 
-/// A scenario, its arguments where they are not the defaults, and those of a quick look.
-const SCENARIOS: [(&str, &[&str], &[&str]); 17] = [
-    ("cache", &[], &["--pods=10000", "--rounds=1"]),
-    ("list", &["--rounds=3"], &["--rounds=1", "--lists=5"]),
-    ("fanout", &["--seconds=6"], &["--part=cost,memory", "--seconds=3"]),
-    ("selective", &[], &["--watches=1000", "--rate=100", "--seconds=5"]),
-    ("serve", &["--seconds=5"], &["--pods=10000", "--seconds=2"]),
-    ("sync", &[], &["--rounds=1"]),
-    ("relist", &[], &["--rounds=1"]),
-    ("link", &[], &["--pods=50"]),
-    ("resync", &[], &["--rounds=1"]),
-    ("storm", &[], &["--watches=500"]),
-    ("mixed", &[], &["--seconds=3"]),
-    ("store", &[], &["--pods=20000", "--rounds=1"]),
-    ("queue", &[], &["--rounds=1"]),
-    ("controller", &[], &["--objects=500"]),
-    ("replicas", &[], &["--seconds=3"]),
-    ("scale", &["--seconds=20"], &["--watches=2000", "--streams=2000", "--seconds=5"]),
-    ("growth", &[], &["--quick"]),
+/// A scenario and its arguments.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    first: &'static [&'static str],
+    /// In the rounds after the first. Some are too long for it, or do not change from run to run.
+    later: Option<&'static [&'static str]>,
+    quick: &'static [&'static str],
+}
+
+/// The same in every round.
+const fn each(
+    name: &'static str,
+    usual: &'static [&'static str],
+    quick: &'static [&'static str],
+) -> Scenario {
+    Scenario { name, first: usual, later: Some(usual), quick }
+}
+
+/// Only in the first round.
+const fn once(
+    name: &'static str,
+    usual: &'static [&'static str],
+    quick: &'static [&'static str],
+) -> Scenario {
+    Scenario { name, first: usual, later: None, quick }
+}
+
+const SCENARIOS: [Scenario; 17] = [
+    each("cache", &["--rounds=2"], &["--pods=10000", "--rounds=1"]),
+    each("list", &["--rounds=1"], &["--rounds=1", "--lists=5"]),
+    Scenario {
+        name: "fanout",
+        first: &["--seconds=10"],
+        later: Some(&["--part=cost", "--seconds=10"]),
+        quick: &["--part=cost,memory", "--seconds=3"],
+    },
+    each("selective", &[], &["--watches=1000", "--rate=100", "--seconds=5"]),
+    each("serve", &["--seconds=5"], &["--pods=10000", "--seconds=2"]),
+    each("sync", &["--rounds=1"], &["--rounds=1"]),
+    each("relist", &["--rounds=1"], &["--rounds=1"]),
+    once("link", &[], &["--pods=50"]),
+    each("resync", &[], &["--rounds=1"]),
+    each("storm", &[], &["--watches=500"]),
+    each("mixed", &[], &["--seconds=3"]),
+    each("store", &[], &["--pods=20000", "--rounds=1"]),
+    each("queue", &[], &["--rounds=1"]),
+    each("controller", &[], &["--objects=500"]),
+    once("replicas", &[], &["--seconds=3"]),
+    once("scale", &["--seconds=60"], &["--watches=2000", "--streams=2000", "--seconds=5"]),
+    once("growth", &[], &["--quick"]),
 ];
+
+impl Scenario {
+    /// Of a round, unless it has none in it.
+    fn arguments(&self, round: u32, quick: bool) -> Option<&'static [&'static str]> {
+        match round {
+            _ if quick => Some(self.quick),
+            1 => Some(self.first),
+            _ => self.later,
+        }
+    }
+}
 
 /// The scenario that runs an etcd, which is the one of the tests.
 const ON_ETCD: &str = "replicas";
@@ -106,11 +150,11 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
     let saved = program.with_file_name("figures.json");
     for round in 1..=rounds {
         figures.rounds = round;
-        for &(name, usual, quick) in &wanted {
-            let began = Instant::now();
+        for scenario in &wanted {
+            let Some(of_round) = scenario.arguments(round, arguments.quick) else { continue };
+            let (name, began) = (scenario.name, Instant::now());
             let mut command = Command::new(&program);
-            command.args(["bench", name, "-o", "json"]);
-            command.args(if arguments.quick { quick } else { usual });
+            command.args(["bench", name, "-o", "json"]).args(of_round);
             command.args(arguments.peers.then_some("--peers"));
             if name == ON_ETCD {
                 command.arg("--etcd").arg(masthead_lab::Version::Current.program());
@@ -137,12 +181,10 @@ fn run_one(command: &mut Command) -> anyhow::Result<Run> {
     serde_json::from_slice(&output.stdout).context("it says something else")
 }
 
-type Scenario = (&'static str, &'static [&'static str], &'static [&'static str]);
-
 fn wanted(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
-    let known = || SCENARIOS.map(|(name, ..)| name).join(", ");
+    let known = || SCENARIOS.map(|it| it.name).join(", ");
     let find = |name: &String| {
-        let found = SCENARIOS.iter().find(|it| it.0 == name).copied();
+        let found = SCENARIOS.iter().find(|it| it.name == name).copied();
         found.with_context(|| format!("there is no scenario {name}; there are {}", known()))
     };
     if names.is_empty() { Ok(SCENARIOS.to_vec()) } else { names.iter().map(find).collect() }

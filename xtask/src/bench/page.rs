@@ -124,7 +124,11 @@ fn markdown(figures: &Figures) -> String {
     for scenario in &figures.scenarios {
         let params = scenario.params.iter().map(|(name, value)| format!("{name} {value}"));
         let params = params.collect::<Vec<_>>().join(", ");
-        let runs = scenario.figures.first().map_or(0, |it| it.ours.len());
+        let runs = || scenario.figures.iter().map(|it| it.ours.len());
+        let runs = match (runs().min().unwrap_or(0), runs().max().unwrap_or(0)) {
+            (least, most) if least < most => format!("{least} to {most}"),
+            (_, most) => most.to_string(),
+        };
         let _ = write!(text, "\n### {}\n\n{params}; runs: {runs}.\n", scenario.name);
         if !scenario.figures.is_empty() {
             text.push_str("\n| | ours | against | theirs | ratio | target | |\n");
