@@ -1,4 +1,4 @@
-//! `cargo xtask instructions`: what the hot paths execute, against what they did when somebody last agreed.
+//! `cargo xtask instructions`: what the hot paths execute and how often they allocate, against what they did when somebody last agreed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,12 @@ use crate::say;
 /// By how much a count may differ from its baseline.
 const TOLERANCE_PERCENT: u64 = 3;
 
+const ALLOCATIONS: &str = ", allocations";
+
 const BASELINE: &str = "bench/instructions/baseline.json";
 const BLESS: &str = "cargo xtask instructions --bless";
 
-/// Instructions of each path, by its name.
+/// Instructions of each path, by its name, and its allocations, by its name and [`ALLOCATIONS`].
 type Counts = BTreeMap<String, u64>;
 
 /// What was agreed upon.
@@ -121,10 +123,10 @@ fn compare(baseline: &Counts, now: &Counts) -> Result<(), String> {
 }
 
 fn table(baseline: &Counts, now: &Counts) -> String {
-    let head = format!("{:<14}{:>14}{:>14}{:>10}", "path", "baseline", "now", "change");
+    let head = format!("{:<26}{:>14}{:>14}{:>10}", "path", "baseline", "now", "change");
     let rows = now.iter().map(|(path, &count)| row(path, baseline.get(path).copied(), count));
     let gone = baseline.keys().filter(|path| !now.contains_key(*path));
-    let gone = gone.map(|path| format!("{path:<14} is no longer counted: bless it"));
+    let gone = gone.map(|path| format!("{path:<26} is no longer counted: bless it"));
     [head].into_iter().chain(rows).chain(gone).collect::<Vec<_>>().join("\n")
 }
 
@@ -134,7 +136,7 @@ fn row(path: &str, baseline: Option<u64>, now: u64) -> String {
         None => ("-".to_owned(), "-".to_owned()),
     };
     let note = Verdict::of(baseline, now).note();
-    format!("{path:<14}{before:>14}{now:>14}{change:>10}  {note}").trim_end().to_owned()
+    format!("{path:<26}{before:>14}{now:>14}{change:>10}  {note}").trim_end().to_owned()
 }
 
 /// The difference in percent, to two places.
@@ -177,13 +179,18 @@ fn count(program: &Path) -> Result<Counts, String> {
     let names = String::from_utf8(names.stdout).map_err(|error| error.to_string())?;
     let folder = program.with_file_name("instructions");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let counted = |path: &str| Ok((path.to_owned(), count_one(program, path, &folder)?));
-    names.lines().map(counted).collect()
+    let mut counts = Counts::new();
+    for path in names.lines() {
+        let (instructions, allocations) = count_one(program, path, &folder)?;
+        counts.insert(path.to_owned(), instructions);
+        counts.insert(format!("{path}{ALLOCATIONS}"), allocations);
+    }
+    Ok(counts)
 }
 
-/// What callgrind counts between the beginning and the end of the function `measured`. What it saw stays in
-/// the folder, for `callgrind_annotate`.
-fn count_one(program: &Path, path: &str, folder: &Path) -> Result<u64, String> {
+/// What callgrind counts between the beginning and the end of the function `measured`, and the allocations that
+/// the program says. What callgrind saw stays in the folder, for `callgrind_annotate`.
+fn count_one(program: &Path, path: &str, folder: &Path) -> Result<(u64, u64), String> {
     let seen = folder.join(format!("{path}.callgrind"));
     let output = masthead_lab::valgrind()
         .args(["--tool=callgrind", "--toggle-collect=*::measured*"])
@@ -193,8 +200,9 @@ fn count_one(program: &Path, path: &str, folder: &Path) -> Result<u64, String> {
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    match collected(&said) {
-        Some(count) if output.status.success() && count > 0 => Ok(count),
+    let allocations = String::from_utf8_lossy(&output.stdout).trim().parse().ok();
+    match collected(&said).zip(allocations) {
+        Some(counts) if output.status.success() && counts.0 > 0 => Ok(counts),
         _ => Err(format!("callgrind counted nothing of {path}:\n{said}")),
     }
 }

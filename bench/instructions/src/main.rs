@@ -1,7 +1,8 @@
-//! Runs one hot path, the same way every time, for its instructions to be counted.
+//! Runs one hot path, the same way every time, for its instructions and allocations to be counted.
 //!
-//! `cargo xtask instructions` runs each path under callgrind, counts what happens inside [`measured`], and
-//! compares it with `baseline.json`. Without an argument the names of the paths are printed.
+//! `cargo xtask instructions` runs each path under callgrind, counts what happens inside [`count`], and
+//! compares it with `baseline.json`. A path prints how often it allocated; without an argument the names of the
+//! paths are printed.
 //!
 //! **Invariant:** one thread, no clock, no random hasher: a path executes the same instructions in every run.
 
@@ -32,8 +33,14 @@ fn names() {
     }
 }
 
-/// The part of a path that is counted: callgrind collects from its beginning to its end, and knows it by
-/// its name.
+/// The part of a path that is counted.
+#[expect(clippy::print_stdout, reason = "xtask reads the count here")]
+fn count(mut work: impl FnMut()) {
+    let seen = allocation_counter::measure(|| measured(&mut work));
+    println!("{}", seen.count_total);
+}
+
+/// Callgrind collects from its beginning to its end, and knows it by its name.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut()) {
     work();

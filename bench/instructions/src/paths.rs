@@ -11,7 +11,7 @@ use masthead_core::{
 };
 use masthead_reflector::Decoder;
 
-use crate::{measured, pods};
+use crate::{count, pods};
 
 /// Each path and its name in the baseline.
 pub(crate) const ALL: [(&str, fn()); 7] = [
@@ -38,7 +38,7 @@ const READ: usize = 256;
 fn apply() {
     let (mut writer, _cache) = filled(PODS as usize / 2);
     let mut batches = updates();
-    measured(&mut || {
+    count(|| {
         for batch in batches.drain(..) {
             black_box(writer.apply(batch, Time(0)));
         }
@@ -66,7 +66,7 @@ fn read_updates(interest: Interest, at_least: usize) {
         writer.apply(batch, Time(0));
     }
     let mut seen = 0;
-    measured(&mut || seen = read_all(&mut cursor));
+    count(|| seen = read_all(&mut cursor));
     assert!(seen >= at_least, "{seen} events were read, {at_least} were expected");
 }
 
@@ -82,7 +82,7 @@ fn read_all(cursor: &mut Cursor) -> usize {
 /// The slices of an event, half of them with another revision than their object.
 fn frame() {
     let objects = objects();
-    measured(&mut || {
+    count(|| {
         for object in &objects {
             for (event, revision) in events(object) {
                 let frame = Frame::event(event, object, revision, Projection::Whole);
@@ -96,7 +96,7 @@ fn frame() {
 /// The same in one piece, for transports that cannot write slices: the copy is most of it.
 fn frame_bytes() {
     let objects = objects();
-    measured(&mut || {
+    count(|| {
         for object in &objects {
             for (event, revision) in events(object) {
                 let frame = Frame::event(event, object, revision, Projection::Whole);
@@ -117,7 +117,7 @@ fn list() {
     let kept = objects();
     let mut objects = kept.clone();
     let meta = ListMeta { revision: Revision(u64::from(PODS)), ..ListMeta::default() };
-    measured(&mut || {
+    count(|| {
         let objects = std::mem::take(&mut objects);
         let list = ListBody::new(&Resource::pods(), &meta, objects, Projection::Whole);
         black_box(list.bytes());
@@ -130,7 +130,7 @@ fn decode() {
     let items: Vec<String> = (0..PAGE).map(|i| pods::json(i, u64::from(i) + 1, 0)).collect();
     let decoder = Decoder::new(Resource::pods());
     let mut objects = Vec::with_capacity(items.len());
-    measured(&mut || {
+    count(|| {
         objects.extend(items.iter().map(|item| decoder.item(item.as_bytes())));
     });
     assert!(objects.iter().all(|it| matches!(it, Ok(Some(_)))), "a pod was not understood");

@@ -32,6 +32,11 @@ impl Slices {
         }
     }
 
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.bytes += other.bytes;
+        self.pieces.append(&mut other.pieces);
+    }
+
     pub(crate) fn push_frame(&mut self, frame: masthead_core::Frame) {
         frame.into_iter().for_each(|piece| self.push(piece));
     }

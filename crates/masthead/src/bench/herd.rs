@@ -27,12 +27,23 @@ pub(super) enum Sees {
     Everything,
     /// Watch `i` sees the pod of node `i`; every so many nodes have one.
     Node { pods: usize, step: usize },
+    /// Watch `i` sees pod `i` by a label that no other has.
+    Label { pods: usize },
 }
 
 impl Sees {
-    fn node(self, watch: usize) -> Option<String> {
-        let Self::Node { .. } = self else { return None };
-        Some(pods::numbered_node(u32::try_from(watch).unwrap_or(u32::MAX)))
+    /// What a watch asks for besides pods.
+    fn selector(self, watch: usize) -> String {
+        let number = u32::try_from(watch).unwrap_or(u32::MAX);
+        match self {
+            Self::Everything => String::new(),
+            Self::Node { .. } => {
+                format!("&fieldSelector=spec.nodeName%3D{}", pods::numbered_node(number))
+            }
+            Self::Label { .. } => {
+                format!("&labelSelector={}%3D{}", pods::UNIQUE_LABEL, pods::name(number))
+            }
+        }
     }
 
     /// The numbers of the updates that a watch sees, of so many.
@@ -43,6 +54,7 @@ impl Sees {
                 (watch / step, pods)
             }
             Self::Node { .. } => (count, 1),
+            Self::Label { pods } => (watch, pods),
         };
         (first..count).step_by(step)
     }
@@ -91,7 +103,7 @@ impl Herd {
         let path = if self.initial {
             wire::INITIAL_PATH.to_owned()
         } else {
-            wire::watch_path(self.revision, self.sees.node(watch).as_deref())
+            wire::watch_path(self.revision, &self.sees.selector(watch))
         };
         self.watches.push(Watch::new(&self.arrivals));
         (self.watches[watch].clone(), path)

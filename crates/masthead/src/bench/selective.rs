@@ -1,4 +1,5 @@
-//! Many watches, each of one node's pods, as kubelets have them: against kube-apiserver.
+//! Many watches, each of one node's pods, as kubelets have them, or of one pod by its label: against
+//! kube-apiserver.
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -9,12 +10,15 @@ use super::process::{Served, Side};
 use super::report::{Figure, Findings};
 use super::{Common, machine};
 
+/// Updates a second where watches select by label: kube-apiserver asks each of them about each update.
+const LABEL_RATE: u32 = 50;
+
 #[derive(Args)]
 pub(crate) struct SelectiveArguments {
-    /// Watches, each of its own node, and pods, one on each node
+    /// Watches, each of its own node or label, and pods, one of each
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..=15_000))]
     watches: u32,
-    /// Updates a second
+    /// Updates a second; at most 50 where watches select by label
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     rate: u32,
     /// How long pods are updated
@@ -24,37 +28,74 @@ pub(crate) struct SelectiveArguments {
     common: Common,
 }
 
+/// The names of the figures of one kind of watches.
+struct Names {
+    processor: &'static str,
+    delay: &'static str,
+    lost: &'static str,
+}
+
 pub(super) fn run(arguments: &SelectiveArguments) -> anyhow::Result<()> {
     machine::raise_file_limit();
-    let runtime = Runtime::new()?;
-    let ours = runtime.block_on(measure(arguments, Side::Tls))?;
-    let theirs = arguments.common.peer(|| runtime.block_on(measure(arguments, Side::Apiserver)))?;
     let params = [
         ("watches", arguments.watches.into()),
         ("rate", arguments.rate.into()),
         ("seconds", arguments.seconds.into()),
     ];
     let mut found = Findings::new("selective", &params);
-    let against = |name, unit, of: fn(&Delivery) -> f64, at_most| {
-        let theirs = ("kube-apiserver", theirs.as_ref().map(of));
-        Figure::new(name, of(&ours), unit, theirs, at_most)
+    let pods = arguments.watches as usize;
+    let node = Names {
+        processor: "processor an update",
+        delay: "delay of 99 in 100",
+        lost: "watches lost",
     };
-    found.figures = vec![
-        against("processor an update", "µs", |it| it.processor_each, 1.0 / 8.0),
-        against("delay of 99 in 100", "ms", |it| it.p99, 1.0 / 3.0),
-        lost("watches lost", &ours),
-    ];
-    found.notes.push(note("ours", &ours));
-    found.notes.extend(theirs.map(|it| note("kube-apiserver", &it)));
+    let label = Names {
+        processor: "processor an update, by label",
+        delay: "delay of 99 in 100, by label",
+        lost: "watches lost, by label",
+    };
+    compare(arguments, &node, Sees::Node { pods, step: 1 }, arguments.rate, &mut found)?;
+    let rate = arguments.rate.min(LABEL_RATE);
+    compare(arguments, &label, Sees::Label { pods }, rate, &mut found)?;
     found.show(arguments.common.output);
     Ok(())
 }
 
-async fn measure(arguments: &SelectiveArguments, side: Side) -> anyhow::Result<Delivery> {
+fn compare(
+    arguments: &SelectiveArguments,
+    names: &Names,
+    sees: Sees,
+    rate: u32,
+    found: &mut Findings,
+) -> anyhow::Result<()> {
+    let runtime = Runtime::new()?;
+    let measure = |side| runtime.block_on(measure(arguments, side, sees, rate));
+    let ours = measure(Side::Tls)?;
+    let theirs = arguments.common.peer(|| measure(Side::Apiserver))?;
+    let against = |name, unit, of: fn(&Delivery) -> f64, at_most| {
+        let theirs = ("kube-apiserver", theirs.as_ref().map(of));
+        Figure::new(name, of(&ours), unit, theirs, at_most)
+    };
+    found.figures.extend([
+        against(names.processor, "µs", |it| it.processor_each, 1.0 / 8.0),
+        against(names.delay, "ms", |it| it.p99, 1.0 / 3.0),
+        lost(names.lost, &ours),
+    ]);
+    let by = if matches!(sees, Sees::Label { .. }) { ", by label" } else { "" };
+    found.notes.push(note(&format!("ours{by}"), &ours));
+    found.notes.extend(theirs.map(|it| note(&format!("kube-apiserver{by}"), &it)));
+    Ok(())
+}
+
+async fn measure(
+    arguments: &SelectiveArguments,
+    side: Side,
+    sees: Sees,
+    rate: u32,
+) -> anyhow::Result<Delivery> {
     let watches = arguments.watches;
     let mut served = Served::start(side, watches, watches)?;
-    let sees = Sees::Node { pods: watches as usize, step: 1 };
     let mut herd = Herd::new(&served, false, sees)?;
     herd.open(watches as usize).await?;
-    herd.deliver(&mut served, arguments.rate, arguments.rate * arguments.seconds).await
+    herd.deliver(&mut served, rate, rate * arguments.seconds).await
 }

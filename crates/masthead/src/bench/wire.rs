@@ -100,9 +100,8 @@ pub(super) const INITIAL_PATH: &str = "/api/v1/pods?watch=1&sendInitialEvents=tr
     allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600";
 
 /// The path of a watch of pods that begins with the next change.
-pub(super) fn watch_path(revision: u64, node: Option<&str>) -> String {
-    let from = format!("/api/v1/pods?watch=1&resourceVersion={revision}&timeoutSeconds=3600");
-    node.map_or(from.clone(), |node| format!("{from}&fieldSelector=spec.nodeName%3D{node}"))
+pub(super) fn watch_path(revision: u64, selector: &str) -> String {
+    format!("/api/v1/pods?watch=1&resourceVersion={revision}&timeoutSeconds=3600{selector}")
 }
 
 /// Reads what there is into the thread's buffer and looks at it; nothing at the end.

@@ -87,6 +87,15 @@ impl Long {
         let mut out = Slices::from(head(&self.headers));
         let (mut stream, mut ended) = (self.stream, false);
         drop(self.headers);
+        // What there is already goes out with the head.
+        match poll_fn(|cx| Poll::Ready(stream.poll_next(cx))).await {
+            Poll::Ready(Some(part)) => out.append(part.map_err(io::Error::other)?),
+            Poll::Ready(None) => {
+                out.append(stream.end());
+                ended = true;
+            }
+            Poll::Pending => {}
+        }
         stream.handed_out();
         poll_fn(|cx| {
             loop {
