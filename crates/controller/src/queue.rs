@@ -106,7 +106,7 @@ impl<K: Key> WorkQueue<K> {
     /// The same, with a priority or a reason.
     pub fn add_with(&self, key: K, add: impl Into<Add>) -> Result<(), Refused> {
         let (add, hash) = (add.into(), self.0.hasher.hash_one(&key));
-        self.adding(|machine, now| machine.add_hashed(key, hash, add, now))
+        self.adding(|machine| machine.add_hashed(key, hash, add, || self.0.clock.now()))
     }
 
     /// Has a key worked on after a while. Of several delays the one that ends first counts (R29).
@@ -121,15 +121,16 @@ impl<K: Key> WorkQueue<K> {
         delay: Duration,
         add: impl Into<Add>,
     ) -> Result<(), Refused> {
-        let add = add.into();
-        self.adding(|machine, now| machine.add_after(key, delay, add, now))
+        let (add, now) = (add.into(), self.0.clock.now());
+        self.adding(|machine| machine.add_after(key, delay, add, now))
     }
 
     /// Has a key that failed worked on once more, after as long as the limiter says. Only attempts that
     /// were due count as failures (R29).
     pub fn add_rate_limited(&self, key: K) -> Result<(), Refused> {
         let add = Add { trigger: Trigger("retry"), ..Add::default() };
-        self.adding(|machine, now| machine.add_rate_limited(key, add, now))
+        let now = self.0.clock.now();
+        self.adding(|machine| machine.add_rate_limited(key, add, now))
     }
 
     /// Forgets a key's failures.
@@ -217,12 +218,11 @@ impl<K: Key> WorkQueue<K> {
     /// wake up at. To ask once more for what waits is no news.
     fn adding(
         &self,
-        add: impl FnOnce(&mut Machine<K>, Moment) -> Result<(), Refused>,
+        add: impl FnOnce(&mut Machine<K>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let now = self.0.clock.now();
         let mut state = self.0.state.lock();
         let before = (state.machine.len(), state.machine.next_due());
-        let added = add(&mut state.machine, now);
+        let added = add(&mut state.machine);
         let news = before != (state.machine.len(), state.machine.next_due());
         let wake =
             if news && !planted::on("adds_wake_nobody") { state.wake_worker() } else { None };

@@ -64,6 +64,11 @@ impl<K> Entry<K> {
     pub(super) fn key(&self) -> &K {
         self.key.as_ref().expect("only entries in use are looked at")
     }
+
+    /// Does it wait, and as urgently as this?
+    pub(super) fn waits_as(&self, priority: Priority) -> bool {
+        self.place == Place::Waiting && priority <= self.request.priority
+    }
 }
 
 /// Entries in a chunk: 40 KB.

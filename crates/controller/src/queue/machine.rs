@@ -118,7 +118,7 @@ impl<K: Key> Machine<K> {
     /// Has a key worked on.
     pub fn add(&mut self, key: K, add: Add, now: Moment) -> Result<(), Refused> {
         let hash = self.hasher.hash_one(&key);
-        self.add_hashed(key, hash, add, now)
+        self.add_hashed(key, hash, add, || now)
     }
 
     /// What makes the hashes of keys, for those who do that before they have the queue's lock.
@@ -126,16 +126,22 @@ impl<K: Key> Machine<K> {
         self.hasher.clone()
     }
 
+    /// The clock is read only if it matters: not for a key that waits already, as most that are added again
+    /// do.
     pub(super) fn add_hashed(
         &mut self,
         key: K,
         hash: u64,
         add: Add,
-        now: Moment,
+        now: impl FnOnce() -> Moment,
     ) -> Result<(), Refused> {
         let Add { priority, trigger } = add;
-        let request = Request { priority, trigger, since: now };
-        let slot = self.find_or_make(key, hash, request)?;
+        let found = self.find_hashed(short(hash), &key);
+        if found.is_some_and(|slot| self.entries[slot].waits_as(priority)) && !self.closed {
+            return Ok(());
+        }
+        let request = Request { priority, trigger, since: now() };
+        let slot = self.found_or_made(found, key, hash, request)?;
         self.want(slot, request);
         Ok(())
     }
@@ -150,8 +156,7 @@ impl<K: Key> Machine<K> {
         now: Moment,
     ) -> Result<(), Refused> {
         let Add { priority, trigger } = add;
-        let hash = self.hasher.hash_one(&key);
-        let slot = self.find_or_make(key, hash, Request { priority, trigger, since: now })?;
+        let slot = self.find_or_make(key, Request { priority, trigger, since: now })?;
         self.delay(slot, now + delay, add, now);
         Ok(())
     }
@@ -161,8 +166,7 @@ impl<K: Key> Machine<K> {
     /// changes when the next one is due (R29).
     pub fn add_rate_limited(&mut self, key: K, add: Add, now: Moment) -> Result<(), Refused> {
         let Add { priority, trigger } = add;
-        let hash = self.hasher.hash_one(&key);
-        let slot = self.find_or_make(key, hash, Request { priority, trigger, since: now })?;
+        let slot = self.find_or_make(key, Request { priority, trigger, since: now })?;
         let entry = &mut self.entries[slot];
         let began = if entry.place == Place::Working { entry.started } else { now };
         if began >= entry.retry_at || planted::on("early_attempts_count") {
@@ -419,13 +423,24 @@ impl<K: Key> Machine<K> {
         self.table.find(long(hash), same).map(|it| it.slot)
     }
 
-    fn find_or_make(&mut self, key: K, hash: u64, request: Request) -> Result<Slot, Refused> {
+    fn find_or_make(&mut self, key: K, request: Request) -> Result<Slot, Refused> {
+        let hash = self.hasher.hash_one(&key);
+        let found = self.find_hashed(short(hash), &key);
+        self.found_or_made(found, key, hash, request)
+    }
+
+    fn found_or_made(
+        &mut self,
+        found: Option<Slot>,
+        key: K,
+        hash: u64,
+        request: Request,
+    ) -> Result<Slot, Refused> {
         if self.closed {
             self.counted.refused += 1;
             return Err(Refused::ShutDown);
         }
-        let hash = short(hash);
-        if let Some(slot) = self.find_hashed(hash, &key) {
+        if let Some(slot) = found {
             if self.entries[slot].place == Place::Remembered {
                 self.remembered.remove(&mut self.entries, slot);
                 self.entries[slot].place = Place::Resting;
@@ -433,6 +448,7 @@ impl<K: Key> Machine<K> {
             return Ok(slot);
         }
         self.make_room()?;
+        let hash = short(hash);
         let slot = self.entries.insert(key, hash, request);
         self.table.insert_unique(long(hash), Found { hash, slot }, |it| long(it.hash));
         Ok(slot)
