@@ -55,8 +55,13 @@ pub enum DecodeError {
     },
 }
 
-/// What the readers of one cache share: what was decoded last, and how often that failed.
-pub(crate) struct Reading {
+/// A reader's way to what the readers of one cache share. Entries count it, so each reader has one of its
+/// own: otherwise all of them, on all processors, would write to one line of memory for each entry.
+#[derive(Default)]
+pub(crate) struct Reading(Arc<Shared>);
+
+/// What was decoded last, and how often that failed.
+struct Shared {
     hasher: RandomState,
     decoded: Box<[Mutex<Option<Decoded>>]>,
     failures: AtomicU64,
@@ -64,7 +69,7 @@ pub(crate) struct Reading {
 
 type Decoded = (Object, Arc<dyn std::any::Any + Send + Sync>);
 
-impl Default for Reading {
+impl Default for Shared {
     fn default() -> Self {
         let decoded = (0..DECODED_MAX).map(|_| Mutex::default()).collect();
         Self { hasher: RandomState::new(), decoded, failures: AtomicU64::new(0) }
@@ -72,14 +77,19 @@ impl Default for Reading {
 }
 
 impl Reading {
+    /// The same for one more reader.
+    pub(crate) fn another(&self) -> Arc<Self> {
+        Arc::new(Self(self.0.clone()))
+    }
+
     pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.0.failures.load(Ordering::Relaxed)
     }
 
     fn place(&self, object: &Object) -> &Mutex<Option<Decoded>> {
-        let hash = self.hasher.hash_one(object.key().as_str());
-        let places = self.decoded.len() as u64;
-        &self.decoded[usize::try_from(hash % places).expect("below the number of places")]
+        let hash = self.0.hasher.hash_one(object.key().as_str());
+        let places = self.0.decoded.len() as u64;
+        &self.0.decoded[usize::try_from(hash % places).expect("below the number of places")]
     }
 }
 
@@ -179,7 +189,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
             return Ok(value);
         }
         let value = self.decode_anew().inspect_err(|_| {
-            self.reading.failures.fetch_add(1, Ordering::Relaxed);
+            self.reading.0.failures.fetch_add(1, Ordering::Relaxed);
         })?;
         *place.lock() = Some((self.object.clone(), value.clone()));
         Ok(value)

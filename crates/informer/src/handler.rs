@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
+use masthead_core::{Object, ObjectKey};
 use tokio::task::JoinHandle;
 
 use crate::subscriber::{HandlerReport, Subscriber};
@@ -67,14 +68,37 @@ impl HandlerHandle {
 async fn run<K: Send + Sync + 'static>(mut events: Subscription<K>, mut handler: impl Handler<K>) {
     let subscriber = events.subscriber().clone();
     while let Some(event) = events.next().await {
-        let key = event.key().clone();
+        let told = Told::of(&event);
         let call = AssertUnwindSafe(async { handler.handle(event).await });
         if call.catch_unwind().await.is_err() {
             subscriber.panicked();
             if masthead_core::planted::on("panic_ends_handler") {
                 return;
             }
-            tracing::error!(%key, handler = ?subscriber, "handler panicked");
+            tracing::error!(key = %told.key(), handler = ?subscriber, "handler panicked");
+        }
+    }
+}
+
+/// What an event was about. Of an object that is at hand the key is not cloned: that would fetch a line of
+/// memory for each event.
+enum Told {
+    Object(Object),
+    Key(ObjectKey),
+}
+
+impl Told {
+    fn of<K>(event: &Event<K>) -> Self {
+        match event.entry() {
+            Some(entry) => Self::Object(entry.object().clone()),
+            None => Self::Key(event.key().clone()),
+        }
+    }
+
+    fn key(&self) -> &ObjectKey {
+        match self {
+            Self::Object(object) => object.key(),
+            Self::Key(key) => key,
         }
     }
 }

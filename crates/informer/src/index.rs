@@ -84,11 +84,7 @@ impl<K> Index<K> {
 
 impl<K: 'static> Index<K> {
     /// The index as the cache has it.
-    pub(crate) fn cached(
-        &self,
-        resource: &Resource,
-        reading: &Arc<Reading>,
-    ) -> masthead_cache::Index {
+    pub(crate) fn cached(&self, resource: &Resource, reading: &Reading) -> masthead_cache::Index {
         match &self.by {
             By::Field(path) => match resource.field_index(path) {
                 Some(at) => masthead_cache::Index::new(&self.name, move |object, values| {
@@ -105,7 +101,7 @@ impl<K: 'static> Index<K> {
                 })
             }
             By::Function(function) => {
-                let (function, reading) = (function.clone(), reading.clone());
+                let (function, reading) = (function.clone(), reading.another());
                 masthead_cache::Index::new(&self.name, move |object, values| {
                     function(&Entry::new(object.clone(), &reading), values)
                 })

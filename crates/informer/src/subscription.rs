@@ -14,6 +14,7 @@ use masthead_core::{Cause, EventType, Object, planted};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::entry::Reading;
 use crate::limits::{BATCH_EVENTS, HOUSEKEEPING, RESYNC_MIN};
 use crate::part::Part;
 use crate::place::{Before, Place, Step, objects_after};
@@ -40,6 +41,7 @@ pub struct Subscription<K> {
 /// The reader of one cache.
 struct Reader<K> {
     part: Arc<Part>,
+    reading: Arc<Reading>,
     cursor: Cursor,
     batch: Batch,
     place: Arc<Mutex<Place>>,
@@ -67,8 +69,9 @@ impl<K> Subscription<K> {
             let sees = sees(interest.clone(), filter.cloned(), part.clone());
             subscriber.add_place(cursor.lag(), place.clone(), Box::new(sees));
             part.add_reader(&subscriber);
-            let (part, filter, batch) = (part.clone(), filter.cloned(), Batch::default());
-            Reader { part, cursor, batch, place, filter, selective, initial: true }
+            let (part, reading) = (part.clone(), part.reading.another());
+            let (filter, batch) = (filter.cloned(), Batch::default());
+            Reader { part, reading, cursor, batch, place, filter, selective, initial: true }
         };
         let readers = parts.iter().map(reader).collect();
         let now = Instant::now();
@@ -169,7 +172,7 @@ impl<K> Reader<K> {
     }
 
     fn entry(&self, object: Object) -> Entry<K> {
-        Entry::new(object, &self.part.reading)
+        Entry::new(object, &self.reading)
     }
 
     fn chooses(&self, object: &Object) -> bool {
