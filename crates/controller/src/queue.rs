@@ -163,6 +163,29 @@ impl<K: Key> WorkQueue<K> {
         next
     }
 
+    /// Is done with a key, does something more with the lock held, and wakes whom that concerns: the key may
+    /// wait again, others may, and whoever waits for the end may have to be told.
+    #[inline]
+    fn finish<T>(&self, taken: &Taken<K>, more: impl FnOnce(&mut Machine<K>, Moment) -> T) -> T {
+        let now = self.0.clock.now();
+        let mut state = self.0.state.lock();
+        state.machine.done(taken, now);
+        let more = more(&mut state.machine, now);
+        if state.nobody_waits() {
+            return more;
+        }
+        let workers = match state.machine.is_shut_down() {
+            true => state.all_workers(),
+            false if planted::on("done_wakes_nobody") => Vec::new(),
+            false => state.wake_worker().into_iter().collect(),
+        };
+        let nobody = planted::on("done_tells_no_others");
+        let others = if nobody { Vec::new() } else { std::mem::take(&mut state.others) };
+        drop(state);
+        workers.into_iter().chain(others).for_each(Waker::wake);
+        more
+    }
+
     /// How many keys wait.
     pub fn len(&self) -> usize {
         self.0.state.lock().machine.len()

@@ -26,13 +26,21 @@ fn queue() -> Queue {
     WorkQueue::new(Settings::default())
 }
 
-/// Works until the queue ends. `busy` says who works on which key.
-fn work(queue: &Queue, busy: &[AtomicBool], done: &[AtomicUsize]) {
-    while let Some(work) = block_on(queue.next()) {
+/// Works until the queue ends, being done with a key before it asks for the next one or together with
+/// that. `busy` says who works on which key.
+fn work(queue: &Queue, together: bool, busy: &[AtomicBool], done: &[AtomicUsize]) {
+    let mut next = block_on(queue.next());
+    while let Some(work) = next {
         assert!(!busy[*work].swap(true, Ordering::SeqCst), "two workers on {}", *work);
         thread::yield_now();
         done[*work].fetch_add(1, Ordering::SeqCst);
         assert!(busy[*work].swap(false, Ordering::SeqCst));
+        next = if together {
+            block_on(work.next())
+        } else {
+            drop(work);
+            block_on(queue.next())
+        };
     }
 }
 
@@ -42,9 +50,9 @@ fn nothing_is_lost_and_nothing_done_twice_at_once() {
     let busy: Arc<[AtomicBool; 2]> = Arc::default();
     let done: Arc<[AtomicUsize; 2]> = Arc::default();
     let workers: Vec<_> = (0..2)
-        .map(|_| {
+        .map(|at| {
             let (queue, busy, done) = (queue.clone(), busy.clone(), done.clone());
-            thread::spawn(move || work(&queue, &*busy, &*done))
+            thread::spawn(move || work(&queue, at == 0, &*busy, &*done))
         })
         .collect();
     for key in [0, 1, 0] {
@@ -93,6 +101,20 @@ fn what_waits_again_is_seen() {
     assert_eq!(waiter.join().unwrap(), Some(0));
 }
 
+/// The same if that one takes the next key in the same step: each of the two gets one.
+fn what_waits_again_is_seen_when_its_worker_takes_another() {
+    let queue = queue();
+    queue.add(0).unwrap();
+    let work = block_on(queue.next());
+    let mine = queue.clone();
+    let waiter = thread::spawn(move || block_on(mine.next()).map(|work| *work));
+    queue.add(1).unwrap();
+    queue.add(0).unwrap();
+    let next = work.and_then(|work| block_on(work.next()));
+    let keys = [next.map(|work| *work), waiter.join().unwrap()];
+    assert!(keys == [Some(0), Some(1)] || keys == [Some(1), Some(0)], "{keys:?}");
+}
+
 /// All who wait hear that it is over.
 fn the_end_reaches_everybody() {
     let queue = queue();
@@ -137,6 +159,7 @@ under_all_interleavings! {
     nothing_is_lost_and_nothing_done_twice_at_once,
     no_wake_up_is_lost_with_a_cancelled_worker,
     what_waits_again_is_seen,
+    what_waits_again_is_seen_when_its_worker_takes_another,
     the_end_reaches_everybody,
     room_is_seen,
 }
@@ -146,9 +169,10 @@ under_all_interleavings! {
 #[test]
 fn planted_races_are_caught() {
     use masthead_core::planted;
-    let races: [(&'static str, fn()); 4] = [
+    let races: [(&'static str, fn()); 5] = [
         ("cancelled_worker_keeps_its_wakeup", no_wake_up_is_lost_with_a_cancelled_worker),
         ("done_wakes_nobody", what_waits_again_is_seen),
+        ("done_tells_no_others", nothing_is_lost_and_nothing_done_twice_at_once),
         ("adds_wake_nobody", room_is_seen),
         ("two_workers_on_a_key", nothing_is_lost_and_nothing_done_twice_at_once),
     ];

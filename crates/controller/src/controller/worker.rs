@@ -58,10 +58,11 @@ where
     /// queue, until the caches have what it wrote; the worker goes on with others meanwhile.
     pub(super) async fn work(&self) {
         let mut parked = FuturesUnordered::new();
+        let mut done = None;
         loop {
             let work = tokio::select! {
                 Some(()) = parked.next(), if !parked.is_empty() => continue,
-                work = self.next() => work,
+                work = self.next(done.take()) => work,
             };
             let Some(work) = work else { return };
             let writes = Writes::default();
@@ -75,22 +76,35 @@ where
                 }
             }
             let writes = std::mem::take(&mut *writes.lock());
-            if !writes.is_empty() {
+            if writes.is_empty() {
+                done = Some(work);
+            } else {
                 parked.push(self.park(work, writes));
             }
         }
     }
 
-    /// The next key, while it leads.
-    async fn next(&self) -> Option<Work<'_, ObjectKey>> {
+    /// The next key, while it leads. It is done with the one before.
+    async fn next<'a>(
+        &'a self,
+        mut done: Option<Work<'a, ObjectKey>>,
+    ) -> Option<Work<'a, ObjectKey>> {
         loop {
+            // Nobody else waits for a key because this one waits for the lease.
+            let closed = async {
+                done = None;
+                self.queue.closed().await;
+            };
             tokio::select! {
                 // Who leads does not wait for the end here, and so is not woken whenever it could be.
                 biased;
                 () = self.leadership.gained() => {}
-                () = self.queue.closed() => {}
+                () = closed => {}
             }
-            let work = self.queue.next().await?;
+            let work = match done.take() {
+                Some(done) => done.next().await?,
+                None => self.queue.next().await?,
+            };
             if self.leadership.is_leading() {
                 return Some(work);
             }

@@ -8,18 +8,33 @@ use std::task::{Context, Poll, Waker};
 
 use masthead_core::planted;
 
-use super::{Key, Moment, Next, Taken, Trigger, WorkQueue};
+use super::{Key, Machine, Moment, Next, Taken, Trigger, WorkQueue};
 use crate::sync::Sleep;
 
 /// A key that is being worked on, by nobody else. Dropping it, for whatever reason, says that it is done.
 pub struct Work<'a, K: Key> {
     taken: Taken<K>,
     queue: &'a WorkQueue<K>,
+    done: bool,
 }
 
 impl<'a, K: Key> Work<'a, K> {
     pub(super) fn new(taken: Taken<K>, queue: &'a WorkQueue<K>) -> Self {
-        Self { taken, queue }
+        Self { taken, queue, done: false }
+    }
+
+    /// Is done with this one and waits for the next, as [`WorkQueue::next`] does. It costs less than one after
+    /// the other: the lock is taken once, and the clock read once. To stop waiting is as safe.
+    pub async fn next(mut self) -> Option<Self> {
+        let queue = self.queue;
+        self.done = true;
+        let next = queue.finish(&self.taken, Machine::take);
+        drop(self);
+        match next {
+            Next::Work(taken) => Some(Self::new(taken, queue)),
+            Next::Wait(_) => Waiting::new(queue).await,
+            Next::Ended => None,
+        }
     }
 
     /// The key.
@@ -48,22 +63,9 @@ impl<K: Key> Deref for Work<'_, K> {
 
 impl<K: Key> Drop for Work<'_, K> {
     fn drop(&mut self) {
-        let shared = &self.queue.0;
-        let now = shared.clock.now();
-        let mut state = shared.state.lock();
-        state.machine.done(&self.taken, now);
-        if state.nobody_waits() {
-            return;
+        if !self.done {
+            self.queue.finish(&self.taken, |_, _| ());
         }
-        // The key may wait again; and whoever waits for the end may have to be told.
-        let workers = match state.machine.is_shut_down() {
-            true => state.all_workers(),
-            false if planted::on("done_wakes_nobody") => Vec::new(),
-            false => state.wake_worker().into_iter().collect(),
-        };
-        let others = std::mem::take(&mut state.others);
-        drop(state);
-        workers.into_iter().chain(others).for_each(Waker::wake);
     }
 }
 

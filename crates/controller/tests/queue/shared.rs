@@ -35,6 +35,25 @@ async fn r28_a_key_is_handed_out_once_and_again_when_it_was_asked_for_meanwhile(
 }
 
 #[tokio::test(start_paused = true)]
+async fn r28_who_is_done_and_takes_the_next_is_done_also_if_it_has_to_wait_or_stops_waiting() {
+    let queue = queue();
+    queue.add("a").unwrap();
+    queue.add("b").unwrap();
+    let work = queue.next().await.unwrap().next().await.unwrap();
+    assert_eq!((*work.key(), queue.snapshot().working.len()), ("b", 1));
+    queue.add("b").unwrap();
+    let work = work.next().await.unwrap();
+    assert_eq!((*work.key(), queue.len()), ("b", 0), "it was asked for meanwhile");
+    assert!(timeout(Duration::from_secs(1), work.next()).await.is_err(), "nothing is left");
+    assert!(queue.snapshot().working.is_empty());
+    queue.add("b").unwrap();
+    let work = queue.next().await.unwrap();
+    queue.shutdown();
+    assert!(work.next().await.is_none());
+    queue.shutdown_and_drain().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn r28_a_key_is_done_when_its_worker_panics_or_is_cancelled() {
     let queue = queue();
     queue.add("a").unwrap();

@@ -105,12 +105,18 @@ fn repeated(keys: &[ObjectKey]) -> f64 {
 /// Producers and workers on one queue: nanoseconds a key, until all is done. Each key is added once:
 /// otherwise whoever is slow to take keys would have less to do, as adds of keys that wait cost little.
 fn crowd(runtime: &Runtime, keys: &Arc<[ObjectKey]>, producers: usize, workers: usize) -> f64 {
-    let queue = WorkQueue::new(Settings::default());
+    let queue = WorkQueue::<ObjectKey>::new(Settings::default());
     let (mut adding, mut working) = (JoinSet::new(), JoinSet::new());
     let began = Instant::now();
     for _ in 0..workers {
         let queue = queue.clone();
-        working.spawn_on(async move { while queue.next().await.is_some() {} }, runtime.handle());
+        let work = async move {
+            let mut work = queue.next().await;
+            while let Some(done) = work {
+                work = done.next().await;
+            }
+        };
+        working.spawn_on(work, runtime.handle());
     }
     let share = CYCLES / producers;
     for producer in 0..producers {
