@@ -3,7 +3,8 @@
 /// Asks for pages of 4 KiB only. Objects come in all sizes and go in any order, so that huge pages are
 /// mostly kept for a part of them: they cost a server with 10,000 pods a seventh more memory, a client with
 /// as many a sixth, and the time to clear them doubles the start with 100,000. What one gains is a tenth to
-/// a fifth of the time of an update.
+/// a fifth of the time of an update. The allocator, which has some before this is called, asks for none either
+/// (`no_thp`).
 pub(crate) fn prefer_small_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
