@@ -212,7 +212,8 @@ fn update(
 ) -> Vec<u64> {
     paced(rate, count, |at| {
         let write = updates[at % updates.len()].clone();
-        runtime.block_on(store.commit(vec![write])).remove(0).expect("the pod is there");
+        let results = runtime.block_on(async { store.commit(vec![write]).await });
+        assert!(results.iter().all(Result::is_ok), "the pod is there");
     })
 }
 
@@ -220,7 +221,7 @@ fn update(
 fn touch(runtime: &Runtime, store: &dyn Store, updates: &[Write], percent: u32) -> u32 {
     let step = 100 / percent.clamp(1, 100) as usize;
     let some: Vec<_> = updates.iter().step_by(step).cloned().collect();
-    let results = runtime.block_on(store.commit(some));
+    let results = runtime.block_on(async { store.commit(some).await });
     u32::try_from(results.iter().filter(|it| it.is_ok()).count()).unwrap_or(u32::MAX)
 }
 
