@@ -1,6 +1,8 @@
 //! Objects whose content is held in another form than JSON.
 
 use std::any::Any;
+use std::cmp::Reverse;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,6 +29,8 @@ struct Whole {
 
 /// The body of an object whose content is elsewhere, before and behind its digest.
 const BODY: [&str; 2] = [r#"{"metadata":{"digest":""#, r#""}}"#];
+/// Of a digest in hexadecimal.
+const DIGEST_BYTES: usize = 16;
 /// Right behind the brace of `metadata`: where a resource version would be put in.
 const METADATA_AT: usize = r#"{"metadata":"#.len();
 
@@ -59,16 +63,9 @@ impl Object {
         common: &CommonStrings,
     ) -> Self {
         let it = self.inner();
-        let body = format!("{}{digest:016x}{}", BODY[0], BODY[1]);
-        let mut text = String::with_capacity(self.strings_bytes());
-        let mut take = |string: &str| {
-            if let Some(place) = common.place(string) {
-                return place;
-            }
-            let start = text.len();
-            text.push_str(string);
-            Span::new(start, text.len())
-        };
+        // Of just the size: `Bytes` would need another allocation to remember a larger one.
+        let mut body = String::with_capacity(BODY[0].len() + DIGEST_BYTES + BODY[1].len());
+        let _ = write!(body, "{}{digest:0DIGEST_BYTES$x}{}", BODY[0], BODY[1]);
         let mut head = it.head.clone();
         let whole = Whole {
             length: u32::try_from(it.body.len()).expect("bodies are limited below 4 GiB"),
@@ -76,12 +73,18 @@ impl Object {
             resource_version_at: head.resource_version_at,
             has_resource_version: head.has_resource_version,
         };
+        let text = self.own_strings(common);
+        let take = |string: &str| {
+            common.place(string).unwrap_or_else(|| {
+                let start = text.find(string).expect("what is not common is in the text");
+                Span::new(start, start + string.len())
+            })
+        };
         head.uid = take(self.text(head.uid));
         head.deletion = take(self.text(head.deletion));
         let resource_version = take(it.resource_version());
         let again = |&span: &Span| if span == ABSENT { ABSENT } else { take(self.text(span)) };
         let spans: Vec<_> = self.spans().iter().map(again).collect();
-        text.shrink_to_fit();
         head.metadata = Span::new(METADATA_AT, body.len() - 1);
         head.resource_version_at = Span::new(METADATA_AT + 1, METADATA_AT + 1);
         head.has_resource_version = false;
@@ -141,16 +144,25 @@ impl Object {
 
     /// Is its content held in another form, and was its body one of this digest?
     pub fn has_digest(&self, digest: u64) -> bool {
-        let hex = self.inner().body.get(BODY[0].len()..BODY[0].len() + 16);
+        let hex = self.inner().body.get(BODY[0].len()..BODY[0].len() + DIGEST_BYTES);
         self.is_held() && hex.is_some_and(|hex| u64::from_str_radix(hex, 16) == Ok(digest))
     }
 
-    /// Bytes of all strings of the head.
-    fn strings_bytes(&self) -> usize {
+    /// The strings of the head that are not common, in one text. One that stands within another, as the
+    /// names of owners do in those of pods, is there once.
+    fn own_strings(&self, common: &CommonStrings) -> Box<str> {
         let it = self.inner();
         let present = self.spans().iter().filter(|span| **span != ABSENT);
-        let spans: usize = present.map(|span| span.len as usize).sum();
-        let own = it.head.uid.len + it.head.deletion.len;
-        spans + own as usize + it.resource_version().len()
+        let heads = [self.text(it.head.uid), self.text(it.head.deletion), it.resource_version()];
+        let all = heads.into_iter().chain(present.map(|span| self.text(*span)));
+        let mut own: Vec<_> = all.filter(|string| common.place(string).is_none()).collect();
+        own.sort_unstable_by_key(|string| Reverse(string.len()));
+        let mut text = String::new();
+        for string in own {
+            if !text.contains(string) {
+                text.push_str(string);
+            }
+        }
+        text.into()
     }
 }

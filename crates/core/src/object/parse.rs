@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         spans.append(&mut self.owners);
         let resource_version = self.resource_version;
         self.head.extra = self.owned.map(|text| {
-            let strings = Some(Strings { text, resource_version, common: None });
+            let strings = Some(Strings { text: text.into(), resource_version, common: None });
             Box::new(Extra { strings, content: None })
         });
         Ok(Parsed { head: self.head, namespace: self.namespace, name: self.name, spans })

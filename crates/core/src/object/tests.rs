@@ -276,6 +276,18 @@ fn heads_whose_strings_are_common_say_the_same_and_take_less() {
 }
 
 #[test]
+fn a_string_within_another_is_held_once() {
+    let sizes = ["web-5d9f", "db-77c01"].map(|owner| {
+        let labels = format!(r#""labels":{{"whole":"web-5d9f-x7","part":"{owner}","#);
+        let plain = pod(&POD.replacen("\"labels\":{", &labels, 1)).unwrap();
+        let held = plain.held_as(std::sync::Arc::new(()), 0, 1);
+        assert!(held.labels().eq(plain.labels()), "{owner}");
+        held.head_bytes()
+    });
+    assert_eq!(sizes[0] + "web-5d9f".len(), sizes[1]);
+}
+
+#[test]
 fn common_strings_hold_at_their_limit_and_not_above_it() {
     let mut common = CommonStrings::default();
     let long = "x".repeat(COMMON_BYTES_MAX / 2 - 1);

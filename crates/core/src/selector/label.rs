@@ -106,6 +106,7 @@ impl LabelSelector {
     }
 
     /// Do all terms hold? Allocates nothing.
+    #[inline]
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels.label(requirement.key())))
     }
