@@ -105,7 +105,12 @@ impl CursorState {
     }
 
     pub(crate) fn has_unread(&self) -> bool {
-        self.unread.load(Ordering::Acquire) != NONE
+        self.unread() != NONE
+    }
+
+    /// The first change that it has still to read.
+    pub(crate) fn unread(&self) -> Seq {
+        self.unread.load(Ordering::Acquire)
     }
 
     /// Notes the first unread change; gives the waker to wake if there was none before.

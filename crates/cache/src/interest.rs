@@ -65,6 +65,7 @@ impl Interest {
             })
     }
 
+    #[inline]
     fn in_scope(&self, key: &ObjectKey) -> bool {
         match self.scope.as_deref() {
             None => true,
@@ -349,6 +350,12 @@ impl InterestIndex {
         if !reader.has_unread() && concerned(reader.interest()) {
             wakers.extend(reader.mark(seq));
         }
+    }
+
+    /// The first change that a reader has still to read, of those that were marked; the last number there
+    /// can be if all have read everything.
+    pub(crate) fn first_unread(&self) -> u64 {
+        self.readers.iter().flatten().map(|reader| reader.unread()).min().unwrap_or(u64::MAX)
     }
 
     /// Marks every reader: what the cache holds was replaced.

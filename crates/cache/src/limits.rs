@@ -15,6 +15,11 @@ pub const HISTORY_AGE: Duration = Duration::from_secs(15 * 60);
 pub(crate) const SLOTS_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 1024 };
 /// Values of an index whose slots are allocated at a time: 2 KiB.
 pub(crate) const VALUES_PER_CHUNK: usize = if cfg!(shuttle) { 2 } else { 256 };
+/// Mutations of a batch that are looked at before the first of them is applied: what they wait for is then
+/// fetched from memory side by side. The lines of so many, about ten each, are a third of the nearest cache.
+pub(crate) const LOOK_AHEAD: usize = 16;
+/// Versions that are looked at together: as many as `arc_swap` lends to a thread without counting.
+pub(crate) const LENT: usize = 8;
 /// Most changes in one segment of the history: what has left the window is freed by segments, so this
 /// bounds by how much memory lags behind the books.
 pub(crate) const SEGMENT_CHANGES_MAX: usize = 256;

@@ -12,6 +12,9 @@ use crate::slots::{KeyHead, Slots};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::table::Table;
 use crate::version::{Seq, SlotId, Version};
+use objects::Objects;
+
+mod objects;
 
 /// A state of the cache, published whole through one pointer.
 ///
@@ -138,11 +141,11 @@ impl Snapshot {
         };
         let from = from.map_or(Bound::Unbounded, Bound::Included);
         let keys = self.view.keys.range::<_, str>((from, Bound::Unbounded));
-        keys.take_while(move |(key, _)| {
+        let keys = keys.take_while(move |(key, _)| {
             prefix.as_ref().is_none_or(|prefix| key.as_str().starts_with(prefix.as_str()))
-        })
-        .filter_map(move |(_, &slot)| self.object_in(slot))
-        .filter(move |object| selectors.is_none_or(|selectors| selectors.matches(object)))
+        });
+        let objects = Objects::new(self, keys.map(|(_, &slot)| slot));
+        objects.filter(move |object| selectors.is_none_or(|selectors| selectors.matches(object)))
     }
 
     /// The objects that have a value in an index, in no particular order.
@@ -210,10 +213,6 @@ impl Snapshot {
         let id = indexes[number].ids.get(value);
         let number = u32::try_from(number).expect("limited by INDEXES_MAX");
         Ok(id.map_or(Place::Nowhere, |id| Place::Value(number, *id)))
-    }
-
-    fn object_in(&self, slot: SlotId) -> Option<Object> {
-        self.look_at(slot, |version| version.live().cloned())
     }
 
     fn object_at(&self, slot: SlotId, places: &[Place<'_>]) -> Option<Object> {

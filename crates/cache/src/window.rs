@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use imbl::OrdMap;
-use masthead_core::{Object, ObjectKey, Revision, Time, planted};
+use masthead_core::{Mutation, Object, ObjectKey, Revision, Time, planted};
 
 use crate::history::{Entry, Ring, Segment};
 use crate::index::{Index, IndexState, IndexValues, IndexView};
@@ -19,6 +19,7 @@ use crate::table::Table;
 use crate::version::{Place, Seq, SlotId, Step, Term, Terms, VERSION_BYTES, Version};
 use crate::view::View;
 
+mod ahead;
 mod cut;
 mod keys;
 mod reindex;
@@ -34,11 +35,14 @@ pub struct HistoryLimits {
     pub bytes: usize,
     /// Greatest age.
     pub age: Duration,
+    /// Up to so many bytes, changes that a reader has not read yet are kept beyond the first two bounds.
+    /// Each publication then looks at every cursor: for caches with few of them. Zero keeps nothing.
+    pub unread_bytes: usize,
 }
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { changes: HISTORY_CHANGES, bytes: HISTORY_BYTES, age: HISTORY_AGE }
+        Self { changes: HISTORY_CHANGES, bytes: HISTORY_BYTES, age: HISTORY_AGE, unread_bytes: 0 }
     }
 }
 
@@ -88,6 +92,8 @@ pub(crate) struct State {
     pub(crate) memory: Memory,
     scratch: IndexValues,
     terms: Vec<Term>,
+    /// Mutations that are looked at together; empty between batches.
+    pub(crate) ahead: Vec<Mutation>,
 }
 
 impl State {
@@ -125,6 +131,7 @@ impl State {
             memory: Memory::default(),
             scratch: IndexValues::default(),
             terms: Vec::new(),
+            ahead: Vec::new(),
         }
     }
 
@@ -268,8 +275,9 @@ impl State {
         }
     }
 
-    /// Moves the tail to where the limits want it. Nothing is cut yet: that waits for publication.
-    pub(crate) fn bound(&mut self, now: Time) {
+    /// Moves the tail to where the limits want it; `unread` is the first change that a reader has still to
+    /// read. Nothing is cut yet: that waits for publication.
+    pub(crate) fn bound(&mut self, now: Time, unread: impl FnOnce() -> Seq) {
         if self.times.back().is_none_or(|(_, seq)| *seq < self.head) {
             self.times.push_back((now, self.head));
         }
@@ -284,15 +292,23 @@ impl State {
         while self.tail <= keep_after {
             self.drop_oldest();
         }
-        let changes = self.limits.changes as u64;
-        while self.tail <= self.head
-            && (self.head + 1 - self.tail > changes || self.memory.history > self.limits.bytes)
+        let asks = self.limits.unread_bytes > 0 && self.is_over();
+        let unread = if asks { unread() } else { Seq::MAX };
+        while self.is_over()
+            && (self.tail < unread || self.memory.history > self.limits.unread_bytes)
         {
             self.drop_oldest();
         }
         while self.times.front().is_some_and(|(_, seq)| *seq < self.tail) {
             self.times.pop_front();
         }
+    }
+
+    /// Are there more changes in the window, or more bytes, than there should be?
+    fn is_over(&self) -> bool {
+        let changes = self.head + 1 - self.tail;
+        let most = self.limits.changes as u64;
+        changes > 0 && (changes > most || self.memory.history > self.limits.bytes)
     }
 
     fn drop_oldest(&mut self) {

@@ -6,9 +6,10 @@ use masthead_core::{Cause, Change, Mutation, Object, Revision, Time, planted};
 
 use crate::Cache;
 use crate::history::Entry;
+use crate::limits::LOOK_AHEAD;
 use crate::shared::Shared;
 use crate::sync::{Arc, Ordering};
-use crate::version::{Step, Version};
+use crate::version::{Seq, Step, Version};
 use crate::window::State;
 
 /// Changes a cache. There is one for each cache, and it is not cloned: see [`Cache::new`].
@@ -53,11 +54,20 @@ impl Writer {
             if planted::on("torn_publish") {
                 publish_early(state, shared);
             }
-            for mutation in batch {
-                let taken = apply_one(state, mutation);
-                applied.changes += usize::from(taken);
-                applied.ignored += usize::from(!taken);
+            let (mut batch, mut ahead) = (batch.into_iter(), std::mem::take(&mut state.ahead));
+            loop {
+                ahead.extend(batch.by_ref().take(LOOK_AHEAD));
+                if ahead.is_empty() {
+                    break;
+                }
+                state.look_ahead(&ahead);
+                for mutation in ahead.drain(..) {
+                    let taken = apply_one(state, mutation);
+                    applied.changes += usize::from(taken);
+                    applied.ignored += usize::from(!taken);
+                }
             }
+            state.ahead = ahead;
             false
         });
         applied
@@ -172,7 +182,8 @@ pub(crate) fn update(
         let everyone = change(&mut state, shared);
         let segments = state.seal();
         if let Some(now) = now {
-            state.bound(now);
+            let first = first_of(&state, segments);
+            state.bound(now, || shared.interests.lock().first_unread().min(first));
         }
         let view = state.view();
         let last = shared.publish(view);
@@ -187,12 +198,16 @@ pub(crate) fn update(
     shared.progress.wake(shared.revision());
 }
 
+/// The first change of the newest segments, or the one that comes next.
+fn first_of(state: &State, segments: usize) -> Seq {
+    state.newest_changes(segments).next().map_or(state.head + 1, |it| it.version.seq)
+}
+
 /// Marks the readers of the newest segments, or everyone.
 fn mark(shared: &Shared, state: &State, segments: usize, everyone: bool, wakers: &mut Vec<Waker>) {
     let mut interests = shared.interests.lock();
     if everyone {
-        let first = state.newest_changes(segments).next().map_or(state.head, |it| it.version.seq);
-        interests.mark_all(first, wakers);
+        interests.mark_all(first_of(state, segments).min(state.head), wakers);
     } else if interests.len() > 0 {
         state.newest_changes(segments).for_each(|entry| interests.mark(entry, wakers));
     }

@@ -2,6 +2,7 @@
 
 use masthead_core::planted;
 
+use super::ahead::look_at_older;
 use super::{State, kept};
 use crate::history::Entry;
 use crate::limits::VIEWS_BETWEEN_SWEEPS;
@@ -32,7 +33,9 @@ impl State {
         while self.cut < self.tail {
             let segment =
                 self.segments.front().expect("what is cut is in the first segment").clone();
-            for entry in segment.between(self.cut, self.tail) {
+            let entries = segment.between(self.cut, self.tail);
+            look_at_older(entries);
+            for entry in entries {
                 self.cut += 1;
                 self.cut_older(entry, &pins);
             }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use masthead_cache::{HistoryLimits, SnapshotError};
+use masthead_cache::{Batch, From, Gaps, HistoryLimits, Interest, SnapshotError};
 use masthead_core::{Revision, Time};
 
 use crate::{cache, delete, keeping, pod, put};
@@ -38,6 +38,46 @@ fn the_window_holds_as_many_bytes_as_allowed_and_not_one_more() {
     assert_eq!(history_after(all), (all, Revision(1)));
     let (less, oldest) = history_after(all - 1);
     assert!(less < all && oldest == Revision(2), "{less} {oldest}");
+}
+
+#[test]
+fn what_a_reader_has_not_read_is_kept_up_to_a_bound_of_its_own_and_not_one_byte_more() {
+    let read_after = |unread_bytes: usize, changes: u64| {
+        let (mut writer, cache) = cache(HistoryLimits { unread_bytes, ..keeping(2) });
+        let from = From::After(Revision(1));
+        let mut cursor = cache.subscribe(Interest::all(), from, Gaps::Bridge).unwrap();
+        // In one publication and in several: what is marked only now counts as unread, too.
+        writer.apply([put(pod("a", "", 2))], Time(0));
+        writer.apply((3..7).map(|rv| put(pod("a", "", rv))), Time(0));
+        for rv in 7..2 + changes {
+            writer.apply([put(pod("a", "", rv))], Time(0));
+        }
+        let (kept, mut batch) = (cache.memory().history, Batch::default());
+        let read = cursor.try_read(&mut batch, 100).map(|_| batch.events.len());
+        // Read or overtaken, nobody needs it any more.
+        cursor.rebase();
+        writer.tick(Time(0));
+        assert_eq!(cache.oldest(), Revision(changes - 1));
+        (read.ok(), kept)
+    };
+    let (read, all) = read_after(usize::MAX, 12);
+    assert_eq!(read, Some(12));
+    assert_eq!(read_after(all, 12), (Some(12), all));
+    let (read, kept) = read_after(all - 1, 12);
+    assert!(read.is_none() && kept < all, "{read:?} {kept} {all}");
+    assert_eq!(read_after(0, 12).0, None);
+}
+
+#[test]
+fn the_window_holds_no_more_for_readers_that_have_read_everything() {
+    let (mut writer, cache) = cache(HistoryLimits { unread_bytes: usize::MAX, ..keeping(2) });
+    let mut cursor = cache.subscribe(Interest::all(), From::State, Gaps::Bridge).unwrap();
+    let mut batch = Batch::default();
+    for rv in 2..9 {
+        while cursor.try_read(&mut batch, 100).unwrap() {}
+        writer.apply([put(pod("a", "", rv))], Time(0));
+    }
+    assert_eq!(cache.oldest(), Revision(6));
 }
 
 #[test]
