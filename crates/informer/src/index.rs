@@ -87,10 +87,7 @@ impl<K: 'static> Index<K> {
     pub(crate) fn cached(&self, resource: &Resource, reading: &Reading) -> masthead_cache::Index {
         match &self.by {
             By::Field(path) => match resource.field_index(path) {
-                Some(at) => masthead_cache::Index::new(&self.name, move |object, values| {
-                    values.extend(object.field(at));
-                    Ok(())
-                }),
+                Some(at) => masthead_cache::Index::field(&self.name, at),
                 None => by_path(&self.name, path),
             },
             By::Label(label) => {

@@ -6,6 +6,10 @@ use std::time::Duration;
 pub const HISTORY_CHANGES: usize = 4096;
 /// Bytes of those changes: a tenth of what 10,000 pods take.
 pub const HISTORY_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of changes that are kept beyond those two while a handler has not read them: about 6,000 changes
+/// of pods that come at once. To tell a handler the difference between two states of a cache takes longer
+/// than to tell it the changes, and what it was told last is kept for it anyway.
+pub const UNREAD_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that handlers may pin in one cache before the slowest loses its place: about 7,000 pods that
 /// changed while it was busy.
 pub const PINNED_BYTES_MAX: usize = 64 * 1024 * 1024;

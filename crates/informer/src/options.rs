@@ -17,7 +17,7 @@ use crate::connector::Wanted;
 use crate::entry::Reading;
 use crate::factory::Factory;
 use crate::informer::Informer;
-use crate::limits::{FIELDS_MAX, HISTORY_BYTES, HISTORY_CHANGES, NAMESPACES_MAX};
+use crate::limits::{FIELDS_MAX, HISTORY_BYTES, HISTORY_CHANGES, NAMESPACES_MAX, UNREAD_BYTES};
 use crate::part::{Demand, PartKey, Plan};
 use crate::representation::{Packer, held_type};
 use crate::{Index, Projection, Representation, Transform};
@@ -90,6 +90,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> InformerBuilder<K> {
             history: HistoryLimits {
                 changes: HISTORY_CHANGES,
                 bytes: HISTORY_BYTES,
+                unread_bytes: UNREAD_BYTES,
                 ..HistoryLimits::default()
             },
             demand: Demand { required: true, critical: false, sync_timeout: None },

@@ -99,7 +99,7 @@ impl Place {
             // It goes on to where it was going, and has forgotten where from.
             Self::Between(Walk { told: told @ Told::State(_), .. }) => {
                 let known = told.after(None, sees);
-                let names = known.map(|(key, uid, _)| (key, uid)).collect();
+                let names = known.map(|it| (it.key().clone(), it.uid().into())).collect();
                 *told = Told::Names(names);
             }
             Self::Nowhere | Self::Between(_) | Self::Lost(_) => {}
@@ -136,7 +136,7 @@ impl Walk {
                 (None, None) => break,
                 (Some(_), None) => (old.next(), None),
                 (None, Some(_)) => (None, new.next()),
-                (Some((key, ..)), Some(object)) => match key.cmp(object.key()) {
+                (Some(told), Some(object)) => match told.key().cmp(object.key()) {
                     std::cmp::Ordering::Less => (old.next(), None),
                     std::cmp::Ordering::Equal => (old.next(), new.next()),
                     std::cmp::Ordering::Greater => (None, new.next()),
@@ -157,11 +157,38 @@ impl Walk {
     }
 }
 
-/// A key with its uid and, where it is kept, its state.
-type Known = (ObjectKey, Box<str>, Option<Object>);
+/// What is left of what was told of a key.
+enum Known<'a> {
+    State(Object),
+    Name(&'a ObjectKey, &'a str),
+}
 
-fn step(told: Option<Known>, now: Option<Object>) -> Option<Step> {
-    if let (Some((_, _, Some(old))), Some(new)) = (&told, &now)
+impl Known<'_> {
+    fn key(&self) -> &ObjectKey {
+        match self {
+            Self::State(object) => object.key(),
+            Self::Name(key, _) => key,
+        }
+    }
+
+    fn uid(&self) -> &str {
+        match self {
+            Self::State(object) => object.uid(),
+            Self::Name(_, uid) => uid,
+        }
+    }
+
+    fn before(self) -> Before {
+        match self {
+            Self::State(object) => Before::Known(object),
+            Self::Name(..) => Before::Named,
+        }
+    }
+}
+
+fn step(told: Option<Known<'_>>, now: Option<Object>) -> Option<Step> {
+    // Most of what is there did not change: nothing else of it is looked at.
+    if let (Some(Known::State(old)), Some(new)) = (&told, &now)
         && old.ptr_eq(new)
     {
         return None;
@@ -169,12 +196,11 @@ fn step(told: Option<Known>, now: Option<Object>) -> Option<Step> {
     if now.is_none() && planted::on("missed_delete_not_told") {
         return None;
     }
-    let replaced = matches!((&told, &now), (Some((_, uid, _)), Some(new)) if **uid != *new.uid());
+    let replaced = matches!((&told, &now), (Some(told), Some(new)) if told.uid() != new.uid());
     let key = now.as_ref().map(|object| object.key().clone());
-    let key = key.or_else(|| told.as_ref().map(|(key, ..)| key.clone()))?;
+    let key = key.or_else(|| told.as_ref().map(|told| told.key().clone()))?;
     let replaced = replaced && !planted::on("replaced_told_as_update");
-    let told = told.map(|(_, _, object)| object.map_or(Before::Named, Before::Known));
-    Some(Step { key, told, now, replaced })
+    Some(Step { key, told: told.map(Known::before), now, replaced })
 }
 
 impl Told {
@@ -182,21 +208,17 @@ impl Told {
         &'a self,
         start: Option<&'a str>,
         sees: impl Fn(&Object) -> bool + 'a,
-    ) -> Box<dyn Iterator<Item = Known> + 'a> {
+    ) -> Box<dyn Iterator<Item = Known<'a>> + 'a> {
         match self {
             Self::State(state) => {
                 let objects = objects_after(state, start).filter(move |object| sees(object));
-                Box::new(
-                    objects.map(|object| {
-                        (object.key().clone(), Box::from(object.uid()), Some(object))
-                    }),
-                )
+                Box::new(objects.map(Known::State))
             }
             Self::Names(names) => {
                 let behind = names
                     .iter()
                     .filter(move |(key, _)| start.is_none_or(|start| key.as_str() >= start));
-                Box::new(behind.map(|(key, uid)| (key.clone(), uid.clone(), None)))
+                Box::new(behind.map(|(key, uid)| Known::Name(key, uid)))
             }
         }
     }
