@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
-use crate::limits::{FRAME_BYTES, SHARED_CHUNK_BYTES_MAX};
+use crate::limits::FRAME_BYTES;
 use crate::listing::ListStream;
 use crate::watching::WatchStream;
 
@@ -45,22 +45,8 @@ impl Slices {
         self.pieces.len()
     }
 
-    /// The same as a chunk of HTTP/1.1. What a thread makes a chunk of twice in a row, as when many
-    /// watches are told of one event, becomes one piece that they share.
-    pub(crate) fn into_chunk(self) -> Self {
-        if self.bytes > SHARED_CHUNK_BYTES_MAX {
-            return self.chunk_of_pieces();
-        }
-        LAST.with_borrow_mut(|last| match last {
-            Some(last) if last.is_of(&self) => last.chunk().into(),
-            _ => {
-                *last = Some(Last { pieces: self.pieces.clone(), chunk: None });
-                self.chunk_of_pieces()
-            }
-        })
-    }
-
-    fn chunk_of_pieces(mut self) -> Self {
+    /// The same as a chunk of HTTP/1.1.
+    pub(crate) fn into_chunk(mut self) -> Self {
         let head = Bytes::from(format!("{:X}\r\n", self.bytes));
         self.bytes += head.len();
         self.pieces.push_front(head);
@@ -102,7 +88,6 @@ impl Slices {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
     /// Pieces whose slices were given out last, from the first on.
     static GIVEN: RefCell<Vec<Bytes>> = const { RefCell::new(Vec::new()) };
 }
@@ -118,32 +103,6 @@ pub(crate) fn with_pieces(slices: &[IoSlice<'_>], mut each: impl FnMut(&[u8], Op
             each(slice, piece.filter(|it| it.len() >= slice.len()));
         }
     });
-}
-
-/// What the thread made a chunk of last.
-struct Last {
-    /// Held, so that nothing else comes to lie where they are.
-    pieces: VecDeque<Bytes>,
-    /// In one piece, once it was asked for again.
-    chunk: Option<Bytes>,
-}
-
-impl Last {
-    /// The very same pieces, not merely equal ones?
-    fn is_of(&self, slices: &Slices) -> bool {
-        let place = |it: &Bytes| (it.as_ptr(), it.len());
-        self.pieces.iter().map(place).eq(slices.pieces.iter().map(place))
-    }
-
-    fn chunk(&mut self) -> Bytes {
-        let pieces = &self.pieces;
-        let make = || {
-            let bytes = pieces.iter().map(Bytes::len).sum();
-            let mut chunk = Slices { pieces: pieces.clone(), bytes }.chunk_of_pieces();
-            chunk.copy_to_bytes(chunk.remaining())
-        };
-        self.chunk.get_or_insert_with(make).clone()
-    }
 }
 
 impl From<Bytes> for Slices {
@@ -222,7 +181,13 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Self::Whole(whole) => Poll::Ready(whole.take().map(|it| Ok(Frame::data(it.into())))),
             Self::List(list) => Poll::Ready(list.next().map(|it| it.map(Frame::data))),
-            Self::Watch(watch) => watch.poll_next(cx).map(|it| it.map(|it| it.map(Frame::data))),
+            Self::Watch(watch) => {
+                let next = watch.poll_next(cx);
+                if matches!(next, Poll::Ready(Some(Ok(_)))) {
+                    watch.ticket().handed_out();
+                }
+                next.map(|it| it.map(|it| it.map(Frame::data)))
+            }
         }
     }
 
@@ -250,26 +215,6 @@ mod tests {
         let mut chunk =
             Slices::from(Bytes::from_static(b"twenty-seven bytes of text!")).into_chunk();
         assert_eq!(chunk.copy_to_bytes(chunk.remaining()), "1B\r\ntwenty-seven bytes of text!\r\n");
-    }
-
-    #[test]
-    fn a_chunk_of_the_same_pieces_is_made_once_and_of_others_anew() {
-        let (one, other) = (Bytes::from("an event".to_owned()), Bytes::from("an event".to_owned()));
-        let chunk = |of: &Bytes| Slices::from(of.clone()).into_chunk();
-        let counts = [&one, &one, &one, &other].map(|of| chunk(of).count());
-        assert_eq!(counts, [3, 1, 1, 3]);
-        let mut again = [chunk(&one), chunk(&one)];
-        let texts = again.each_mut().map(|it| it.copy_to_bytes(it.remaining()));
-        assert_eq!(texts, ["8\r\nan event\r\n"; 2]);
-    }
-
-    #[test]
-    fn a_chunk_is_shared_up_to_the_limit() {
-        for (bytes, count) in [(SHARED_CHUNK_BYTES_MAX, 1), (SHARED_CHUNK_BYTES_MAX + 1, 3)] {
-            let body = Bytes::from(vec![b' '; bytes]);
-            let chunks = [0, 1].map(|_| Slices::from(body.clone()).into_chunk());
-            assert_eq!(chunks[1].count(), count, "{bytes} bytes");
-        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use tokio::sync::Notify;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, WIDE_WATCHES_MAX};
 use crate::listing::Listed;
 
 /// Milliseconds since the server was made; never zero.
@@ -110,6 +110,13 @@ impl Flight {
         self.waiting.store(self.connection.clock.now(), Ordering::Relaxed);
     }
 
+    /// What was handed out cannot be written yet.
+    pub(crate) fn held_up(&self) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            self.handed_out();
+        }
+    }
+
     /// The connection asks for more: what it had is written, or on its way. Says how many
     /// milliseconds that took.
     pub(crate) fn asked(&self) -> u64 {
@@ -183,6 +190,7 @@ pub(crate) struct Flights {
     free: Mutex<Vec<usize>>,
     users: Mutex<HashMap<String, usize>>,
     watches: AtomicUsize,
+    wide: AtomicUsize,
     bytes: AtomicUsize,
     /// Watches and lists that were let go because nobody read them.
     pub(crate) stalled: AtomicU64,
@@ -212,9 +220,24 @@ impl Ticket {
         u32::try_from(self.number % among as usize).expect("is below a u32")
     }
 
+    /// Asks for the right to have the kernel take much at a time; there are not many of it.
+    pub(crate) fn widen(&self) -> Option<Wide> {
+        self.flights.widen()
+    }
+
     /// The part that pins memory is over: its bytes may be used by others.
     pub(crate) fn landed(&self) {
         self.flights.give_back(&self.flight);
+    }
+}
+
+/// The right to have the kernel take much at a time. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Wide(Arc<Flights>);
+
+impl Drop for Wide {
+    fn drop(&mut self) {
+        self.0.wide.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -245,6 +268,7 @@ impl Flights {
             free: Mutex::default(),
             users: Mutex::default(),
             watches: AtomicUsize::new(0),
+            wide: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             stalled: AtomicU64::new(0),
         })
@@ -258,6 +282,12 @@ impl Flights {
     /// Bytes of lists and initial events under way.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    fn widen(self: &Arc<Self>) -> Option<Wide> {
+        let more = |used: usize| (used < WIDE_WATCHES_MAX).then_some(used + 1);
+        let taken = self.wide.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.is_ok().then(|| Wide(self.clone()))
     }
 
     /// Begins to send a list of so many bytes.
@@ -420,4 +450,19 @@ fn too_many_watches(limit: usize, flag: &str, place: &str) -> Status {
     let message =
         format!("{limit} watches are open {place}, which is the limit ({flag}); close some first");
     Status::with(429, Reason::TooManyRequests, message).with_retry_after(spread_retry(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_watches_have_much_on_its_way_and_the_next_waits_for_one_of_them() {
+        let flights = Flights::new(Arc::new(Limits::default()));
+        let mut wide: Vec<_> = (0..WIDE_WATCHES_MAX).map_while(|_| flights.widen()).collect();
+        assert_eq!(wide.len(), WIDE_WATCHES_MAX);
+        assert!(flights.widen().is_none());
+        wide.pop();
+        assert!(flights.widen().is_some());
+    }
 }

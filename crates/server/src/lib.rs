@@ -53,6 +53,7 @@ mod route;
 mod scale;
 mod server;
 mod statz;
+mod told;
 mod validate;
 mod watching;
 mod writes;

@@ -205,5 +205,7 @@ pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// The same while a large list is sent: the fewer the waits, the cheaper it is. The bytes of all lists
 /// under way have a bound of their own.
 pub(crate) const UNSENT_LIST_BYTES_MAX: u32 = 1024 * 1024;
+/// Watches at once for which the kernel takes as much as for a list, as they have much to catch up with.
+pub(crate) const WIDE_WATCHES_MAX: usize = 64;
 /// Definitions that are read from the store at a time.
 pub(crate) const DEFINITIONS_PAGE: usize = 100;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use masthead_cache::{
-    Batch, Cache, Cursor, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor,
+    Batch, Cache, Cursor, Event, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor,
 };
 use masthead_core::{
     Frame, Projection, Reason, Resource, Revision, Status, WatchFrom, WatchOptions,
@@ -21,6 +21,7 @@ use crate::limits::{
 };
 use crate::metrics::WatchCounters;
 use crate::packing::whole_of_many;
+use crate::told;
 
 thread_local! {
     /// What the watch that is being polled reads into: a buffer a thread, none a watch.
@@ -35,12 +36,22 @@ pub(crate) struct WatchStream {
     compressed: bool,
     bookmarks: bool,
     initial_events_end: bool,
+    framing: Framing,
     state: State,
     ticket: Ticket,
     /// The next thing that the clock decides: a bookmark, the end, or giving up to wait.
     alarm: Pin<Box<Sleep>>,
     deadline: Instant,
     counters: WatchCounters,
+}
+
+/// What stands around events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// Nothing: whoever sends them has frames of its own.
+    Lines,
+    /// Chunks of HTTP/1.1.
+    Chunks,
 }
 
 enum State {
@@ -90,6 +101,7 @@ impl WatchStream {
             compressed: start.compressed,
             bookmarks: options.bookmarks,
             initial_events_end: matches!(from, WatchFrom::State { initial_events_end: true, .. }),
+            framing: Framing::Lines,
             state: State::Ended,
             ticket: start.ticket,
             alarm: Box::pin(sleep_until(deadline)),
@@ -140,13 +152,16 @@ impl WatchStream {
         self.alarm.as_mut().reset(next);
     }
 
+    pub(crate) fn set_framing(&mut self, framing: Framing) {
+        self.framing = framing;
+    }
+
     pub(crate) fn ticket(&self) -> &Ticket {
         &self.ticket
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         self.ticket.asked();
-        self.ticket.register(cx.waker());
         loop {
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),
@@ -190,6 +205,7 @@ impl WatchStream {
             return Poll::Ready(Some(Ok(events)));
         }
         let State::Reading(cursor) = &self.state else { return self.poll_next(cx) };
+        self.ticket.register(cx.waker());
         let ending = self.ticket.ending();
         if ending.is_none() {
             ready!(self.alarm.as_mut().poll(cx));
@@ -203,83 +219,94 @@ impl WatchStream {
             self.set_alarm();
         }
         match progress {
-            Some(revision) => {
-                let frame = Frame::bookmark(&self.resource, revision, false, self.projection);
-                Poll::Ready(Some(Ok(self.one(&frame))))
-            }
+            Some(revision) => Poll::Ready(Some(Ok(self.one(&self.bookmark(revision, false))))),
             None => self.poll_next(cx),
         }
     }
 
     /// Events that wait to be sent, all in one part.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Slices> {
-        let State::Reading(cursor) = &mut self.state else { return Poll::Pending };
         let max = match (self.compressed, self.ticket.multiplexed()) {
             (true, _) => OPENED_BATCH_EVENTS,
             (false, true) => STREAM_BATCH_EVENTS,
             (false, false) => WATCH_BATCH_EVENTS,
         };
-        let read = BATCH.with_borrow_mut(|batch| {
-            ready!(cursor.poll_read(cx, batch, max))?;
-            let mut part = Slices::with_capacity(batch.events.len() * 3 + 3);
-            self.counters.events.inc_by(batch.events.len() as u64);
-            for mut event in batch.events.drain(..) {
-                if self.compressed {
-                    event.object = match whole_of_many(&event.object) {
-                        Ok(whole) => whole,
-                        Err(status) => return Poll::Ready(Ok((part, None, Some(status)))),
-                    };
+        loop {
+            let told = BATCH.with_borrow_mut(|batch| {
+                let State::Reading(cursor) = &mut self.state else { return Poll::Pending };
+                if let Err(overtaken) = ready!(cursor.poll_read(cx, batch, max)) {
+                    self.fail(&overtaken);
+                    return Poll::Pending;
                 }
-                part.push_frame(Frame::event(
-                    event.kind,
-                    &event.object,
-                    event.revision,
-                    self.projection,
-                ));
-            }
-            Poll::Ready(Ok((part, batch.initial_end, None)))
-        });
-        match ready!(read) {
-            Ok((part, None, None)) => self.hand_out(part),
-            Ok((part, Some(revision), None)) => self.end_initial(part, revision, cx),
-            Ok((part, _, Some(status))) => {
-                self.state = State::Failing(status);
-                if part.count() == 0 { Poll::Pending } else { self.hand_out(part) }
-            }
-            Err(Overtaken { read, oldest }) => {
-                self.counters.terminated.inc();
-                self.state = State::Failing(Status::too_old_resource_version(read, oldest));
-                Poll::Pending
-            }
-        }
-    }
-
-    fn end_initial(
-        &mut self,
-        mut part: Slices,
-        revision: Revision,
-        cx: &mut Context<'_>,
-    ) -> Poll<Slices> {
-        self.ticket.landed();
-        if self.initial_events_end {
-            part.push_frame(Frame::bookmark(&self.resource, revision, true, self.projection));
-        }
-        if part.count() == 0 {
+                let told = self.tell(batch);
+                batch.events.clear();
+                told
+            });
+            let told = ready!(told);
             // An empty state without a mark for its end: there may be more to read already.
-            return self.poll_events(cx);
+            if told.count() > 0 {
+                return Poll::Ready(told);
+            }
         }
-        self.hand_out(part)
     }
 
-    fn hand_out(&self, part: Slices) -> Poll<Slices> {
-        self.ticket.handed_out();
-        Poll::Ready(part)
+    fn fail(&mut self, &Overtaken { read, oldest }: &Overtaken) {
+        self.counters.terminated.inc();
+        self.state = State::Failing(Status::too_old_resource_version(read, oldest));
+    }
+
+    /// What was read, as it is sent.
+    fn tell(&mut self, batch: &mut Batch) -> Poll<Slices> {
+        self.counters.events.inc_by(batch.events.len() as u64);
+        if self.compressed
+            && let Err(status) = open(&mut batch.events)
+        {
+            self.state = State::Failing(status);
+            if batch.events.is_empty() {
+                return Poll::Pending;
+            }
+            batch.initial_end = None;
+        }
+        if batch.initial_end.is_none() && self.framing == Framing::Chunks {
+            return Poll::Ready(told::chunk(&batch.events, self.projection));
+        }
+        let mut frames = told::frames(&batch.events, self.projection);
+        if let Some(revision) = batch.initial_end {
+            self.ticket.landed();
+            if self.initial_events_end {
+                frames.push_frame(self.bookmark(revision, true));
+            }
+        }
+        Poll::Ready(self.framed(frames))
+    }
+
+    fn bookmark(&self, revision: Revision, initial_events_end: bool) -> Frame {
+        Frame::bookmark(&self.resource, revision, initial_events_end, self.projection)
+    }
+
+    fn framed(&self, frames: Slices) -> Slices {
+        // A chunk of nothing would be the end.
+        let chunk = self.framing == Framing::Chunks && frames.count() > 0;
+        if chunk { frames.into_chunk() } else { frames }
     }
 
     fn one(&self, frame: &Frame) -> Slices {
-        self.ticket.handed_out();
-        frame.to_bytes().into()
+        self.framed(frame.to_bytes().into())
     }
+}
+
+/// Opens objects that are held compressed. Those after one that cannot be opened are left out.
+fn open(events: &mut Vec<Event>) -> Result<(), Status> {
+    for at in 0..events.len() {
+        match whole_of_many(&events[at].object) {
+            Ok(whole) => events[at].object = whole,
+            Err(status) => {
+                events.truncate(at);
+                return Err(status);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn ready_some<T>(poll: Poll<T>) -> Option<T> {

@@ -10,15 +10,16 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 
 use super::wire::{Socket, Wire};
 use crate::body::{Body, BodyError, Slices};
+use crate::flights::Wide;
 use crate::limits::{TAKEN_LIST_BYTES_MIN, UNSENT_BYTES_MAX, UNSENT_LIST_BYTES_MAX};
 use crate::listing::ListStream;
-use crate::watching::WatchStream;
+use crate::watching::{Framing, WatchStream};
 
 /// The chunk that ends an answer.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -64,7 +65,8 @@ impl Long {
                 let length = HeaderValue::from(list.length()?);
                 (Stream::List(list), CONTENT_LENGTH, length)
             }
-            Body::Watch(watch) => {
+            Body::Watch(mut watch) => {
+                watch.set_framing(Framing::Chunks);
                 (Stream::Watch(watch), TRANSFER_ENCODING, HeaderValue::from_static("chunked"))
             }
         };
@@ -74,19 +76,10 @@ impl Long {
 
     /// Sends it to its end. An error is the end of the connection, too.
     pub(super) async fn send<S: Socket>(self, wire: &mut Wire<S>) -> io::Result<()> {
-        if matches!(self.stream, Stream::Watch(_)) {
-            return self.send_parts(wire).await;
-        }
-        wire.set_unsent_max(UNSENT_LIST_BYTES_MAX);
-        let sent = self.send_parts(wire).await;
-        wire.set_unsent_max(UNSENT_BYTES_MAX);
-        sent
-    }
-
-    async fn send_parts<S: Socket>(self, wire: &mut Wire<S>) -> io::Result<()> {
         let mut out = Slices::from(head(&self.headers));
         let (mut stream, mut ended) = (self.stream, false);
         drop(self.headers);
+        let mut room = Room::default();
         // What there is already goes out with the head.
         match poll_fn(|cx| Poll::Ready(stream.poll_next(cx))).await {
             Poll::Ready(Some(part)) => out.append(part.map_err(io::Error::other)?),
@@ -96,23 +89,32 @@ impl Long {
             }
             Poll::Pending => {}
         }
-        stream.handed_out();
+        let mut unsent = true;
         poll_fn(|cx| {
             loop {
-                match wire.poll_send(cx, &mut out) {
-                    Poll::Ready(sent) => sent?,
-                    Poll::Pending if stream.is_stalled(cx) => {
-                        return Poll::Ready(Err(io::Error::other(BodyError::Stalled)));
+                if unsent {
+                    room.widen(wire, &stream, out.remaining());
+                    match wire.poll_send(cx, &mut out) {
+                        Poll::Ready(sent) => sent?,
+                        Poll::Pending if stream.is_stalled(cx) => {
+                            return Poll::Ready(Err(io::Error::other(BodyError::Stalled)));
+                        }
+                        Poll::Pending => return Poll::Pending,
                     }
-                    Poll::Pending => return Poll::Pending,
                 }
                 if ended {
+                    room.narrow(wire);
                     return Poll::Ready(Ok(()));
                 }
+                unsent = true;
                 match stream.poll_next(cx) {
                     Poll::Ready(Some(part)) => out = part.map_err(io::Error::other)?,
                     Poll::Ready(None) => (out, ended) = (stream.end(), true),
-                    Poll::Pending => return wire.poll_gone(cx).map(Err),
+                    Poll::Pending => {
+                        unsent = false;
+                        room.narrow(wire);
+                        return wire.poll_gone(cx).map(Err);
+                    }
                 }
             }
         })
@@ -120,27 +122,54 @@ impl Long {
     }
 }
 
-impl Stream {
-    fn handed_out(&self) {
-        match self {
-            Self::Watch(watch) => watch.ticket().handed_out(),
-            Self::List(list) => list.ticket().handed_out(),
+/// How much the kernel takes before the client has room for it: the fewer the waits, the cheaper. A list
+/// has a budget for that, and of watches with much to catch up with only some get it.
+#[derive(Default)]
+enum Room {
+    #[default]
+    Narrow,
+    Wide {
+        _held: Option<Wide>,
+    },
+}
+
+impl Room {
+    fn widen<S: Socket>(&mut self, wire: &Wire<S>, stream: &Stream, bytes: usize) {
+        if matches!(self, Self::Wide { .. }) || bytes <= UNSENT_BYTES_MAX as usize {
+            return;
         }
+        let right = match stream {
+            Stream::List(_) => None,
+            Stream::Watch(watch) => match watch.ticket().widen() {
+                None => return,
+                right => right,
+            },
+        };
+        wire.set_unsent_max(UNSENT_LIST_BYTES_MAX);
+        *self = Self::Wide { _held: right };
     }
 
-    /// Has it been given up? Wakes when it is.
-    fn is_stalled(&self, cx: &mut Context<'_>) -> bool {
-        match self {
-            Self::Watch(watch) => watch.ticket().is_stalled(cx),
-            Self::List(list) => list.ticket().is_stalled(cx),
+    fn narrow<S: Socket>(&mut self, wire: &Wire<S>) {
+        if let Self::Wide { .. } = std::mem::take(self) {
+            wire.set_unsent_max(UNSENT_BYTES_MAX);
         }
+    }
+}
+
+impl Stream {
+    /// What it handed out is not taken: has it been given up for that? Wakes when it is.
+    fn is_stalled(&self, cx: &mut Context<'_>) -> bool {
+        let ticket = match self {
+            Self::Watch(watch) => watch.ticket(),
+            Self::List(list) => list.ticket(),
+        };
+        ticket.held_up();
+        ticket.is_stalled(cx)
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Slices, BodyError>>> {
         match self {
-            Self::Watch(watch) => {
-                watch.poll_next(cx).map(|next| next.map(|part| part.map(Slices::into_chunk)))
-            }
+            Self::Watch(watch) => watch.poll_next(cx),
             Self::List(list) => Poll::Ready(list.next()),
         }
     }

@@ -157,8 +157,11 @@ impl<S: Socket> Wire<S> {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.connection.note_write();
             out.advance(written);
+            // Of one that wrote all there was nobody asks when that was.
+            if out.has_remaining() {
+                self.connection.note_write();
+            }
         }
         Pin::new(self.io.inner_mut()).poll_flush(cx)
     }
