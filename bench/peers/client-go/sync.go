@@ -57,7 +57,7 @@ func syncPods(address, token, ca, encoding string, timeout, patience time.Durati
 	wall, processor := time.Since(began).Seconds(), processorSeconds()
 	peak := status("VmHWM:")
 	debug.FreeOSMemory()
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second)
 	figures := map[string]any{
 		"objects": len(informer.GetStore().List()), "wall": wall, "processor": processor,
 		"resident": status("VmRSS:"), "peak": peak,

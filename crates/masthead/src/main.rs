@@ -39,9 +39,8 @@ enum Command {
 impl Command {
     /// What others start must not inherit the setting: a benchmark also runs peers.
     fn with_its_memory(self) -> Self {
-        if !matches!(&self, Self::Bench(scenario) if !scenario.is_child()) {
-            memory::prefer_small_pages();
-        }
+        let starts_peers = matches!(&self, Self::Bench(scenario) if !scenario.is_child());
+        memory::prefer_small_pages(!starts_peers);
         self
     }
 }

@@ -29,7 +29,7 @@ async fn main() {
     tokio::spawn(stream.for_each(|_| async {}));
     reader.wait_until_ready().await.expect("the store is there");
     let (wall, processor) = (began.elapsed().as_secs_f64(), processor());
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let figures = serde_json::json!({
         "objects": reader.len(), "wall": wall, "processor": processor,
         "resident": status("VmRSS:"), "peak": status("VmHWM:"),

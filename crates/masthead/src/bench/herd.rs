@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::ensure;
+use masthead_core::Resource;
 use tokio::task::{JoinHandle, JoinSet, block_in_place};
 use tokio::time::{Instant, sleep};
 
@@ -12,6 +13,7 @@ use super::child::microseconds;
 use super::pods;
 use super::process::Served;
 use super::report::number;
+use super::wire::bare::Following;
 use super::wire::{self, Arrivals, Dialer, Watch, http};
 
 /// Connections that are being opened at once.
@@ -99,6 +101,14 @@ impl Herd {
         Ok(Self { dialer, revision, sees, initial: false, arrivals, watches, tasks })
     }
 
+    /// The same of clients that decode each event.
+    pub(super) fn decoding(served: &Served) -> anyhow::Result<Self> {
+        let mut herd = Self::new(served, false, Sees::Everything)?;
+        let decoded = Some(Resource::pods());
+        herd.arrivals = Arc::new(Arrivals { decoded, ..Arrivals::default() });
+        Ok(herd)
+    }
+
     fn watch(&mut self, watch: usize) -> (Arc<Watch>, String) {
         let path = if self.initial {
             wire::INITIAL_PATH.to_owned()
@@ -115,8 +125,8 @@ impl Herd {
         for number in self.watches.len()..count {
             let ((watch, path), dialer) = (self.watch(number), self.dialer.clone());
             opening.spawn(async move {
-                let opened = wire::open(&dialer, number, &path, &watch).await?;
-                anyhow::Ok(tokio::spawn(watch.follow(opened)))
+                let watch = Following::open(&dialer, number, &path, watch).await?;
+                anyhow::Ok(tokio::spawn(watch.run()))
             });
             if opening.len() >= OPENING
                 && let Some(opened) = opening.join_next().await

@@ -82,8 +82,9 @@ pub(super) struct Cost {
 
 /// How long a list that is read again may take.
 const AGAIN: Duration = Duration::from_secs(120);
-/// After a sync this long until memory is looked at: allocators give back what they do not need.
-const REST: Duration = Duration::from_secs(1);
+/// After a sync this long until memory is looked at, as in the peers: allocators give back what they do not
+/// need, ours after a second.
+const REST: Duration = Duration::from_secs(3);
 
 /// Syncs, says what it took, and ends.
 pub(super) fn child(arguments: &SyncChildArguments) -> anyhow::Result<()> {
@@ -145,29 +146,36 @@ fn status(name: &str) -> anyhow::Result<f64> {
 }
 
 /// Everybody who syncs from our server, in the clear. Ours and client-go stream unless told otherwise.
-const CLIENTS: [(&str, Client); 7] = [
+const CLIENTS: [(&str, Client); 8] = [
     ("raw", Client::Ours("raw", true)),
     ("raw, in pages", Client::Ours("raw", false)),
     ("compact", Client::Ours("compact", true)),
     ("typed", Client::Ours("typed", true)),
     ("kube-rs", Client::KubeRs("list")),
     ("kube-rs, streamed", Client::KubeRs("stream")),
-    ("client-go", Client::Go("application/json")),
+    ("client-go", Client::Go(JSON, true)),
+    ("client-go, listed", Client::Go(JSON, false)),
 ];
 
 /// Those who sync from kube-apiserver, over TLS: only there is protobuf to be had.
-const AT_PEER: [(&str, Client); 3] = [
-    ("raw, from kube-apiserver", Client::Ours("raw", true)),
-    ("client-go, from kube-apiserver", Client::Go("application/json")),
-    ("client-go, protobuf", Client::Go("application/vnd.kubernetes.protobuf")),
+const AT_PEER: [(&str, Client); 5] = [
+    (FROM_PEER, Client::Ours("raw", true)),
+    ("client-go, from kube-apiserver", Client::Go(JSON, true)),
+    ("client-go, listed, from kube-apiserver", Client::Go(JSON, false)),
+    ("client-go, protobuf", Client::Go(PROTOBUF, true)),
+    ("client-go, protobuf, listed", Client::Go(PROTOBUF, false)),
 ];
+
+const FROM_PEER: &str = "raw, from kube-apiserver";
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[derive(Clone, Copy)]
 enum Client {
     Ours(&'static str, bool),
     KubeRs(&'static str),
-    /// In this encoding.
-    Go(&'static str),
+    /// In this encoding, streamed or listed.
+    Go(&'static str, bool),
 }
 
 impl Client {
@@ -194,8 +202,9 @@ impl Client {
                 command.args([address, token, how]);
                 command
             }
-            Self::Go(encoding) => {
+            Self::Go(encoding, stream) => {
                 let mut command = Command::new(peers::client_go_program()?);
+                command.env("KUBE_FEATURE_WatchListClient", stream.to_string());
                 command.args(["-sync", address, "-token", token, "-encoding", encoding]);
                 if let Some(ca) = ca {
                     command.arg("-ca").arg(ca);
@@ -287,10 +296,10 @@ fn figures(costs: &BTreeMap<&str, Cost>) -> Vec<Figure> {
         let ours = of(name, figure).unwrap_or(number(0));
         Figure::new(label, ours, unit, (peer, of(peer, figure)), at_most)
     };
-    let from_peer = "raw, from kube-apiserver";
     let mut figures = vec![
         against("processor, raw", "raw", processor, "ms", "kube-rs", 1.0 / 5.0),
         against("processor, raw", "raw", processor, "ms", "client-go", 1.0 / 8.0),
+        against("processor, raw", "raw", processor, "ms", "client-go, listed", 1.0 / 8.0),
         against("memory after, raw", "raw", resident, "MB", "kube-rs", 1.0 / 5.0),
         against("memory after, raw", "raw", resident, "MB", "client-go", 0.6),
         against("memory after, compact", "compact", resident, "MB", "kube-rs", 1.0 / 20.0),
@@ -298,33 +307,20 @@ fn figures(costs: &BTreeMap<&str, Cost>) -> Vec<Figure> {
         against("processor, typed", "typed", processor, "ms", "kube-rs", 1.0),
         against("memory after, typed", "typed", resident, "MB", "kube-rs", 1.0),
     ];
-    if of("client-go, protobuf", processor).is_some() {
-        figures.extend([
-            against(
-                "processor, raw, from kube-apiserver",
-                from_peer,
-                processor,
-                "ms",
-                "client-go, protobuf",
-                1.0 / 2.0,
-            ),
-            against(
-                "memory after, compact",
-                "compact",
-                resident,
-                "MB",
-                "client-go, protobuf",
-                1.0 / 8.0,
-            ),
-        ]);
-        let theirs = of("client-go, from kube-apiserver", processor);
-        figures.push(Figure::new(
-            "processor, raw, from kube-apiserver",
-            of(from_peer, processor).unwrap_or(f64::NAN),
-            "ms",
-            ("client-go", theirs),
-            1.0 / 8.0,
-        ));
+    let (protobuf, listed) = ("client-go, protobuf", "client-go, protobuf, listed");
+    let compact = "memory after, compact";
+    figures.push(against(compact, "compact", resident, "MB", protobuf, 1.0 / 8.0));
+    for (theirs, peer, at_most) in [
+        (protobuf, protobuf, 1.0 / 2.0),
+        (listed, listed, 1.0 / 2.0),
+        ("client-go, from kube-apiserver", "client-go", 1.0 / 8.0),
+        ("client-go, listed, from kube-apiserver", "client-go, listed", 1.0 / 8.0),
+    ] {
+        let (Some(ours), theirs) = (of(FROM_PEER, processor), of(theirs, processor)) else {
+            continue;
+        };
+        let name = "processor, raw, from kube-apiserver";
+        figures.push(Figure::new(name, ours, "ms", (peer, theirs), at_most));
     }
     for (label, name) in [
         ("peak memory, raw", "raw"),

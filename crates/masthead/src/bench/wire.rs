@@ -9,18 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, ready};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
+use bytes::Bytes;
+use masthead_core::{Object, Resource, WatchLine};
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CipherSuite, ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpSocket;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::child::{Hello, microseconds};
 
+pub(super) mod bare;
 pub(super) mod frames;
 pub(super) mod http;
 
@@ -53,27 +56,25 @@ impl Dialer {
         Ok(Self { address: hello.address, token: hello.token.clone(), tls, http2 })
     }
 
-    /// Connection `number`; many come from several addresses.
-    pub(super) async fn connect(&self, number: usize) -> anyhow::Result<Stream> {
+    /// Connection `number`, in the clear; many come from several addresses.
+    async fn dial(&self, number: usize) -> anyhow::Result<TcpStream> {
         let host = u8::try_from(number / PER_ADDRESS + 1).context("too many connections")?;
         let socket = TcpSocket::new_v4()?;
         socket.bind((IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0).into())?;
         let stream = socket.connect(self.address).await?;
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let name = ServerName::from(self.address.ip());
-        Ok(Box::new(tls.connect(name, stream).await?))
+        Ok(stream)
     }
 
-    /// Sends the head of a request over HTTP/1.1.
-    pub(super) async fn ask(&self, stream: &mut Stream, path: &str) -> io::Result<()> {
-        let Self { address, token, .. } = self;
-        let head = format!(
-            "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
-             accept: application/json\r\nuser-agent: masthead-bench\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).await?;
-        stream.flush().await
+    /// The same, with TLS if the server wants it.
+    pub(super) async fn connect(&self, number: usize) -> anyhow::Result<Stream> {
+        let stream = self.dial(number).await?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        Ok(Box::new(tls.connect(self.name(), stream).await?))
+    }
+
+    fn name(&self) -> ServerName<'static> {
+        self.address.ip().into()
     }
 
     pub(super) fn authorization(&self) -> String {
@@ -91,6 +92,7 @@ fn trusting(ca: &str, http2: bool) -> anyhow::Result<TlsConnector> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    config.enable_secret_extraction = true;
     config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -124,6 +126,16 @@ pub(super) async fn read<T>(
 pub(super) struct Arrivals {
     pub(super) events: AtomicU64,
     pub(super) ended: AtomicU64,
+    /// Clients decode each event, as an informer does: of this.
+    pub(super) decoded: Option<Resource>,
+}
+
+/// What a client knows of the stream that it reads.
+#[derive(Default)]
+pub(super) struct Seen {
+    last: u8,
+    /// A line that is not there whole, for those who decode it.
+    begun: Vec<u8>,
 }
 
 /// What arrived at one watch.
@@ -142,11 +154,17 @@ impl Watch {
         self.times.lock().clone()
     }
 
-    /// Takes note of bytes; `last` is the one before them. An event is a line, and lines end with `}`.
-    pub(super) fn see(&self, bytes: &[u8], last: &mut u8) {
-        let before = |at: usize| if at == 0 { *last } else { bytes[at - 1] };
+    /// Takes note of bytes. An event is a line, and lines end with `}`.
+    pub(super) fn see(&self, bytes: &[u8], seen: &mut Seen) {
+        let before = |at: usize| if at == 0 { seen.last } else { bytes[at - 1] };
         let ends = memchr::memchr_iter(b'\n', bytes).filter(|&at| before(at) == b'}').count();
-        *last = bytes.last().copied().unwrap_or(*last);
+        seen.last = bytes.last().copied().unwrap_or(seen.last);
+        if let Some(resource) = &self.all.decoded {
+            seen.begun.extend_from_slice(bytes);
+            if decode(resource, &mut seen.begun, ends).is_none() {
+                return self.end();
+            }
+        }
         if ends > 0 {
             let mut times = self.times.lock();
             let length = times.len() + ends;
@@ -158,38 +176,19 @@ impl Watch {
     pub(super) fn end(&self) {
         self.all.ended.fetch_add(1, Ordering::Relaxed);
     }
-
-    /// Reads an HTTP/1.1 watch to its end.
-    pub(super) async fn follow(self: Arc<Self>, (mut stream, mut last): (Stream, u8)) {
-        loop {
-            let read = read(&mut stream, |bytes| {
-                self.see(bytes, &mut last);
-                bytes.len()
-            });
-            if !matches!(read.await, Ok(1..)) {
-                return self.end();
-            }
-        }
-    }
 }
 
-/// Opens a watch over HTTP/1.1; the server has answered when this returns. Events that came with the
-/// answer are taken note of.
-pub(super) async fn open(
-    dialer: &Dialer,
-    number: usize,
-    path: &str,
-    watch: &Watch,
-) -> anyhow::Result<(Stream, u8)> {
-    let mut stream = dialer.connect(number).await?;
-    dialer.ask(&mut stream, path).await?;
-    let mut last = 0;
-    let head = read(&mut stream, |bytes| {
-        let end = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
-        watch.see(&bytes[end..], &mut last);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
-    });
-    let head = head.await?;
-    ensure!(head.starts_with("HTTP/1.1 200"), "the server answers {head:?}");
-    Ok((stream, last))
+/// Decodes so many events at the beginning of what has arrived, and takes them out of it; nothing if they
+/// are none. Around them stand the lengths of chunks.
+fn decode(resource: &Resource, arrived: &mut Vec<u8>, events: usize) -> Option<()> {
+    let mut at = 0;
+    for _ in 0..events {
+        let start = at + memchr::memchr(b'{', &arrived[at..])?;
+        at = start + memchr::memmem::find(&arrived[start..], b"}\n")? + 2;
+        let line = Bytes::copy_from_slice(&arrived[start..at]);
+        let object = WatchLine::split(&line).ok()?.object;
+        Object::parse(resource, line.slice(object)).ok()?;
+    }
+    arrived.drain(..at);
+    Some(())
 }

@@ -18,6 +18,7 @@ pub(crate) const HISTORY: HistoryLimits = HistoryLimits {
     changes: 100_000,
     bytes: 256 * 1024 * 1024,
     age: Duration::from_secs(24 * 3600),
+    unread_bytes: 0,
 };
 /// Rows that are aligned and written together: a screenful many times over, and less than a megabyte.
 pub(crate) const ROWS: usize = 1000;

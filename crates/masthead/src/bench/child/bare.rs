@@ -18,7 +18,33 @@ const SLICES: usize = 1024;
 /// A connection, in the clear or not.
 enum Stream {
     Plain(TcpStream),
-    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Tls(Box<StreamOwned<ServerConnection, Whole>>),
+}
+
+/// A socket that is sent one slice by `send` and not by `writev`, which costs more.
+struct Whole(TcpStream);
+
+impl io::Read for Whole {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl io::Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match slices {
+            [slice] => self.0.write(slice),
+            _ => self.0.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 type Watches = Arc<Mutex<Vec<Stream>>>;
@@ -72,7 +98,7 @@ fn secured(stream: TcpStream, tls: Option<&Arc<ServerConfig>>) -> io::Result<Str
     stream.set_nodelay(true)?;
     let Some(tls) = tls else { return Ok(Stream::Plain(stream)) };
     let connection = ServerConnection::new(tls.clone()).map_err(io::Error::other)?;
-    Ok(Stream::Tls(Box::new(StreamOwned::new(connection, stream))))
+    Ok(Stream::Tls(Box::new(StreamOwned::new(connection, Whole(stream)))))
 }
 
 impl io::Read for Stream {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::{Dialer, Watch};
+use super::{Dialer, Seen, Watch};
 
 /// Windows like those of Go's client: 4 MiB for a stream, 1 GiB for a connection.
 pub(super) const STREAM_WINDOW: u32 = 4 << 20;
@@ -85,10 +85,10 @@ pub(crate) async fn drain(mut body: Incoming) -> anyhow::Result<u64> {
 
 /// Reads a watch to its end.
 pub(crate) async fn follow(watch: Arc<Watch>, mut body: Incoming) {
-    let mut last = 0;
+    let mut seen = Seen::default();
     while let Some(Ok(frame)) = body.frame().await {
         if let Some(data) = frame.data_ref() {
-            watch.see(data, &mut last);
+            watch.see(data, &mut seen);
         }
     }
     watch.end();
