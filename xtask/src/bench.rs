@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Do not measure: take the figures of an earlier run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["peers", "quick", "scenarios"])]
     from: Option<PathBuf>,
-    /// Say which ratios are outside of the spread of an earlier run
+    /// Say which ratios lie more than a tenth beside the spread of an earlier run
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// How to show the figures

@@ -53,7 +53,7 @@ pub(super) struct Scenario {
     pub(super) figures: Vec<Figure>,
     /// Of the last run.
     pub(super) growth: Vec<Growth>,
-    /// Of the last run.
+    /// Each of the last run that had it: some parts run only once.
     pub(super) notes: Vec<String>,
 }
 
@@ -68,6 +68,9 @@ pub(super) struct Figure {
     /// As many as of ours, or none.
     pub(super) theirs: Vec<f64>,
 }
+
+/// The same run differs by as much from one minute to the next, on a machine that is shared.
+const NOISE: f64 = 0.1;
 
 /// Least, median and most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +89,11 @@ impl Spread {
         let middle = all.len() / 2;
         let below = if all.len() % 2 == 1 { all[middle] } else { all[middle - 1] };
         Some(Self { least, median: f64::midpoint(below, all[middle]), most })
+    }
+
+    /// Does the median lie outside of another spread, by more than what runs differ by anyway?
+    pub(super) fn is_beside(self, other: Self) -> bool {
+        self.median < other.least * (1.0 - NOISE) || self.median > other.most * (1.0 + NOISE)
     }
 }
 
@@ -122,7 +130,8 @@ impl Figures {
             self.scenarios.len() - 1
         });
         let scenario = &mut self.scenarios[at];
-        (scenario.growth, scenario.notes) = (run.growth, run.notes);
+        scenario.growth = run.growth;
+        scenario.note(run.notes);
         for once in run.figures {
             scenario.add(once);
         }
@@ -130,6 +139,14 @@ impl Figures {
 }
 
 impl Scenario {
+    /// Takes the notes of a run for those before; what it has nothing to say of stays as it was noted.
+    fn note(&mut self, notes: Vec<String>) {
+        let subject = |note: &str| note.split_once(':').map(|(subject, _)| subject.to_owned());
+        let said: Vec<_> = notes.iter().filter_map(|note| subject(note)).collect();
+        self.notes.retain(|note| subject(note).is_some_and(|it| !said.contains(&it)));
+        self.notes.extend(notes);
+    }
+
     fn add(&mut self, once: Once) {
         let known = self.figures.iter().position(|it| it.is(&once));
         let at = known.unwrap_or_else(|| {
@@ -170,9 +187,27 @@ mod tests {
     }
 
     #[test]
+    fn notes_are_of_the_last_run_that_had_them() {
+        let mut figures = Figures::new("abc");
+        for notes in [["load: 1", "cost: 1", "1 MB"], ["cost: 2", "more: 2", "2 MB"]] {
+            let notes = notes.map(str::to_owned).to_vec();
+            figures.add(Run { notes, ..run(1.0, 1.0) });
+        }
+        assert_eq!(figures.scenarios[0].notes, ["load: 1", "cost: 2", "more: 2", "2 MB"]);
+    }
+
+    #[test]
     fn the_median_of_an_even_number_lies_in_the_middle() {
         let spread = Spread::of([4.0, 1.0, 2.0, 8.0]).unwrap();
         assert_eq!(spread, Spread { least: 1.0, median: 3.0, most: 8.0 });
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn a_median_is_beside_another_spread_from_a_tenth_on() {
+        let before = Spread::of([0.2, 0.4]).unwrap();
+        let now = |median| Spread { least: 0.0, median, most: 1.0 };
+        let beside = [0.17, 0.19, 0.3, 0.43, 0.45].map(|it| now(it).is_beside(before));
+        assert_eq!(beside, [true, false, false, false, true]);
     }
 }

@@ -71,9 +71,9 @@ pub(super) fn table(figures: &Figures) -> String {
     text
 }
 
-/// Which ratios are outside of what they were before.
+/// Which ratios are not what they were before.
 pub(super) fn changes(before: &Figures, now: &Figures) -> String {
-    let mut text = String::from("\noutside of the spread of the earlier run:\n");
+    let mut text = String::from("\nmore than a tenth beside the spread of the earlier run:\n");
     let was = |scenario: &Scenario, figure: &Figure| {
         let scenario = before.scenarios.iter().find(|it| it.name == scenario.name)?;
         let mut figures = scenario.figures.iter();
@@ -84,7 +84,7 @@ pub(super) fn changes(before: &Figures, now: &Figures) -> String {
         now.scenarios.iter().flat_map(|all| all.figures.iter().map(move |it| (all, it)))
     {
         let (Some(was), Some(is)) = (was(scenario, it), it.ratio()) else { continue };
-        if is.median < was.least || is.median > was.most {
+        if is.is_beside(was) {
             count += 1;
             let (scenario, name, against) = (&scenario.name, &it.name, &it.against);
             let (is, was) = (spread(is), spread(was));
