@@ -209,13 +209,17 @@ impl Etcd {
         self.restart();
     }
 
-    /// Takes back its alarms, as `etcdctl alarm disarm` does.
+    /// Takes back the alarms of all members, as `etcdctl alarm disarm` does.
     pub fn disarm(&self) {
         let alarms = self.post("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
-        let member = alarms.split(r#""memberID":""#).nth(1).and_then(|rest| rest.split('"').next());
-        let member = member.unwrap_or_else(|| panic!("no alarm: {alarms}"));
-        let body = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
-        self.post("/v3/maintenance/alarm", &body);
+        let members = alarms.split(r#""memberID":""#).skip(1).filter_map(|it| it.split('"').next());
+        let members: Vec<_> = members.collect();
+        assert!(!members.is_empty(), "no alarm: {alarms}");
+        for member in members {
+            let body =
+                format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+            self.post("/v3/maintenance/alarm", &body);
+        }
     }
 
     /// Calls a method of etcd's API over its JSON gateway.

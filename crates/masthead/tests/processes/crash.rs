@@ -10,7 +10,7 @@ use masthead_sim::history::Record;
 use masthead_store::{EmbeddedStore, Settings, Store};
 
 use crate::http::Client;
-use crate::load::{Load, commit, judge, version};
+use crate::load::{Load, commit, date, judge, version};
 use crate::server::Server;
 
 const WRITERS: usize = 8;
@@ -50,8 +50,10 @@ fn nothing_is_lost_and_every_watch_resumes_after_kill_9() {
         // Not a wait: the moment of the fault.
         thread::sleep(Duration::from_millis(100 + (seed >> 33) % 400));
         let listen = server.address.to_string();
+        load.run.fault("kill", true);
         server.kill();
         server = Server::start_on(directory.path(), &listen, &plain);
+        load.run.fault("kill", false);
     }
     load.settle(200);
     let relists = load.run.relists();
@@ -59,7 +61,8 @@ fn nothing_is_lost_and_every_watch_resumes_after_kill_9() {
     assert!(server.terminate().success());
     assert_eq!(relists, 0, "every watch could resume");
 
-    let log = read_log(&directory.path().join("store"), from);
+    let mut log = read_log(&directory.path().join("store"), from);
+    date(&mut log, &records);
     let commits = log.len();
     let (acknowledged, opened) = judge(log, records);
     println!(

@@ -44,7 +44,7 @@ impl Client {
         if code != 200 {
             return Err(io::Error::other(format!("the watch was refused with {code}")));
         }
-        Ok(Lines { stream, rest: Vec::new() })
+        Ok(Lines { stream, rest: Vec::new(), searched: 0 })
     }
 }
 
@@ -73,16 +73,21 @@ fn head(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, Option<usize>)> {
 pub(crate) struct Lines {
     stream: BufReader<TcpStream>,
     rest: Vec<u8>,
+    /// So much of the rest has no end of a line in it.
+    searched: usize,
 }
 
 impl Lines {
     /// The next event; none at a clean end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Value>> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let begun = self.searched;
+            if let Some(end) = self.rest[begun..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=begun + end).collect();
+                self.searched = 0;
                 return serde_json::from_slice(&line).map(Some).map_err(io::Error::other);
             }
+            self.searched = self.rest.len();
             let mut size = String::new();
             self.stream.read_line(&mut size)?;
             let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;

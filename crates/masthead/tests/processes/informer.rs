@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::http::Client;
 use crate::server::Server;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const KEYS: u64 = 20;
 const LASTS: Duration = Duration::from_secs(30);
 

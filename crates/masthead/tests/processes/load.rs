@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use masthead_core::{Object, Resource, Scope as Placed};
 use masthead_sim::history::{
-    Commit, CommitOp, End, Frame, FrameType, Open, Precondition, Record, Scope, Write, WriteOp,
+    Commit, CommitOp, End, Fault, Frame, FrameType, Open, Precondition, Record, Scope, Write,
+    WriteOp,
 };
 use masthead_sim::{History, check};
 use masthead_store::{Event, EventKind};
@@ -26,7 +27,9 @@ pub(crate) struct Run {
     client: Client,
     began: Instant,
     stop: AtomicBool,
-    records: Mutex<Vec<(u64, Record)>>,
+    records: Mutex<Vec<Record>>,
+    /// Tells of each record.
+    recorded: Condvar,
     next: AtomicU64,
     /// Handles that end the watches when the run is over.
     watches: Mutex<BTreeMap<usize, TcpStream>>,
@@ -48,6 +51,7 @@ impl Load {
             began: Instant::now(),
             stop: AtomicBool::new(false),
             records: Mutex::default(),
+            recorded: Condvar::new(),
             next: AtomicU64::new(0),
             watches: Mutex::default(),
             relists: AtomicU64::new(0),
@@ -64,11 +68,15 @@ impl Load {
         Self { run, threads }
     }
 
-    /// Waits until so many more writes were tried.
-    pub(crate) fn settle(&self, writes: u64) {
-        let settled = self.run.number();
-        while self.run.number() < settled + writes {
-            thread::yield_now();
+    /// Waits until so many more writes were answered.
+    pub(crate) fn settle(&self, writes: usize) {
+        let answered = |record: &Record| matches!(record, Record::Write(it) if it.t1.is_some());
+        let mut records = self.run.records.lock().unwrap();
+        let (mut left, mut seen) = (writes, records.len());
+        while left > 0 {
+            records = self.run.recorded.wait(records).unwrap();
+            let new = records[seen..].iter().filter(|it| answered(it)).count();
+            (left, seen) = (left.saturating_sub(new), records.len());
         }
     }
 
@@ -81,7 +89,7 @@ impl Load {
         for thread in self.threads {
             thread.join().unwrap();
         }
-        self.run.records.lock().unwrap().drain(..).map(|(_, record)| record).collect()
+        std::mem::take(&mut *self.run.records.lock().unwrap())
     }
 }
 
@@ -95,9 +103,13 @@ impl Run {
     }
 
     pub(crate) fn record(&self, record: impl Into<Record>) {
-        let mut records = self.records.lock().unwrap();
-        let order = u64::try_from(records.len()).unwrap();
-        records.push((order, record.into()));
+        self.records.lock().unwrap().push(record.into());
+        self.recorded.notify_all();
+    }
+
+    /// A fault begins or ends for everybody.
+    pub(crate) fn fault(&self, kind: &str, on: bool) {
+        self.record(Fault { t: self.now(), kind: kind.to_owned(), on, target: None });
     }
 
     /// How many watches were told to list again.
@@ -144,7 +156,7 @@ fn write(run: &Run, who: usize) {
         let item = format!("{collection}/{name}");
         // Down, or not ready yet.
         let Ok((code @ (200 | 404), current)) = run.client.ask("GET", &item, "") else {
-            thread::yield_now();
+            knock_again();
             continue;
         };
         let app = ["web", "db", "cache"][usize::try_from((seed >> 16) % 3).unwrap()];
@@ -171,8 +183,7 @@ fn write(run: &Run, who: usize) {
         let (t1, code, rv) = match answer {
             // What became of it is not known (500 and 504), or it could not be tried.
             Ok((500.., _)) => {
-                // Not at full speed against a closed door.
-                thread::sleep(Duration::from_millis(5));
+                knock_again();
                 (None, None, None)
             }
             Ok((code, object)) => {
@@ -185,6 +196,12 @@ fn write(run: &Run, who: usize) {
         let who = format!("writer-{who}");
         run.record(Write { who, op, key, precond, t0, t1, code, rv, noop: false });
     }
+}
+
+/// Not a wait for anything: clients that are refused do not come again at full speed, or those who are let in
+/// would have no processor left.
+fn knock_again() {
+    thread::sleep(Duration::from_millis(5));
 }
 
 /// The part that watch number so and so looks at: scope, selector, path.
@@ -216,10 +233,14 @@ fn watch(run: &Run, number: usize, from: u64) {
         );
         let t0 = run.now();
         let Ok(mut lines) = run.client.watch(&url) else {
-            thread::yield_now();
+            knock_again();
             continue;
         };
         run.watches.lock().unwrap().insert(number, lines.stopper());
+        // Those that are there by then are ended when the run is over.
+        if run.over() {
+            return;
+        }
         let sid = format!("watch-{number}-{round}");
         round += 1;
         run.record(Open {
@@ -249,7 +270,7 @@ fn watch(run: &Run, number: usize, from: u64) {
 
 /// The revision of a list; none if it cannot be had now.
 fn list(run: &Run) -> Option<u64> {
-    let answer = run.client.ask("GET", "/api/v1/configmaps", "");
+    let answer = run.client.ask("GET", "/api/v1/configmaps?limit=1", "");
     answer.ok().filter(|(code, _)| *code == 200).map(|(_, list)| version(&list))
 }
 
@@ -278,6 +299,23 @@ fn follow(run: &Run, sid: &str, lines: &mut crate::http::Lines, last: &mut u64) 
         });
     }
     None
+}
+
+/// Gives the changes of a log without times the first moment at which somebody knew of each.
+pub(crate) fn date(log: &mut [Record], seen: &[Record]) {
+    let mut known = BTreeMap::new();
+    for (rv, t) in seen.iter().filter_map(|record| match record {
+        Record::Frame(it) if it.kind != FrameType::Bookmark => Some((it.rv, it.t)),
+        Record::Write(it) => it.rv.zip(it.t1),
+        _ => None,
+    }) {
+        known.entry(rv).and_modify(|first| *first = t.min(*first)).or_insert(t);
+    }
+    for record in log {
+        if let Record::Commit(it) = record {
+            it.t = known.get(&it.rv).copied().unwrap_or(it.t);
+        }
+    }
 }
 
 /// A change of a config map as the log has it; none if it is of something else.

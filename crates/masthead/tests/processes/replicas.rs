@@ -1,10 +1,10 @@
 //! Three servers on three etcd members, with a balancer in front and everything going wrong.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use masthead_lab::{Mode, Proxy};
-use masthead_sim::history::{Fault, RunEnd};
+use masthead_sim::history::RunEnd;
 
 use crate::load::{Load, judge};
 
@@ -21,6 +21,8 @@ const WRITERS: usize = 6;
 const WATCHES: usize = 200;
 /// Those who were hit by the last fault have this long to notice, before everything is due in time.
 const AFTERMATH: Duration = Duration::from_secs(5);
+/// How long everything has to come in time at the end.
+const CALM: Duration = Duration::from_secs(3);
 /// Of a hundred watches, so many may have to list again.
 const RELISTS_MAX: u64 = 5;
 
@@ -33,20 +35,14 @@ fn survive(options: &world::Options, torment: impl FnOnce(&mut World)) -> (u64, 
     let log = Log::follow(&world.etcd.endpoints(), from, &world.read);
     let load = Load::start(world.client(), WRITERS, WATCHES, from);
     let informers = Informers::start(&world.client());
-    let switch = |on| {
-        let (kind, target) = ("chaos".to_owned(), None);
-        load.run.record(Fault { t: load.run.now(), kind, on, target });
-    };
     log.set_clock(load.run.clone());
-    switch(true);
+    load.run.fault("chaos", true);
     torment(&mut world);
     world.heal();
     thread::sleep(AFTERMATH);
-    switch(false);
-    let quiet = Instant::now();
-    while quiet.elapsed() < Duration::from_secs(3) {
-        load.settle(20);
-    }
+    load.run.fault("chaos", false);
+    thread::sleep(CALM);
+    load.settle(20);
     load.run.record(RunEnd { t: load.run.now() });
     let relists = load.run.relists();
     let seen = load.finish();

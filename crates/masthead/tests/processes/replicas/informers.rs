@@ -10,7 +10,8 @@ use masthead_informer::{Factory, Informer};
 use parking_lot::Mutex;
 
 use crate::http::Client;
-use crate::informer::{Told, cached, listed, synced};
+use crate::informer::{MAPS, Told, cached, listed, synced};
+use crate::load::version;
 
 const INFORMERS: usize = 3;
 
@@ -30,7 +31,11 @@ impl Informers {
 
     /// Each was told right, and has what there is (I1, I3, I4).
     pub(crate) fn judge(self, client: &Client) {
-        let (state, revision) = listed(client);
+        // A last event for everybody: how far a watch is without one is told once a minute.
+        let body = r#"{"metadata": {"name": "last"}}"#;
+        let (code, last) = client.ask("POST", MAPS, body).unwrap();
+        assert_eq!(code, 201, "{last}");
+        let ((state, _), revision) = (listed(client), version(&last));
         for (factory, informer, told) in &self.all {
             let wait = informer.wait_for(Revision(revision), Duration::from_secs(60));
             let there = self.runtime.block_on(wait);
