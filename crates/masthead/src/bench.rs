@@ -141,9 +141,6 @@ pub(crate) enum Scenario {
     /// The other side of a measurement
     #[command(hide = true)]
     ServeChild(child::ChildArguments),
-    /// One client of a measurement
-    #[command(hide = true)]
-    SyncChild(sync::SyncChildArguments),
     /// One controller of a measurement
     #[command(hide = true)]
     ControllerChild,
@@ -192,7 +189,7 @@ pub(crate) struct CacheArguments {
 impl Scenario {
     /// Is it one side of a measurement, in a process of its own?
     pub(crate) fn is_child(&self) -> bool {
-        matches!(self, Self::ServeChild(_) | Self::SyncChild(_) | Self::ControllerChild)
+        matches!(self, Self::ServeChild(_) | Self::ControllerChild)
     }
 }
 
@@ -218,6 +215,5 @@ pub(crate) fn run(scenario: Scenario) -> anyhow::Result<()> {
         Scenario::Controller(arguments) => controller::run(&arguments),
         Scenario::ControllerChild => controller::child(),
         Scenario::ServeChild(arguments) => child::run(&arguments),
-        Scenario::SyncChild(arguments) => sync::child(&arguments),
     }
 }

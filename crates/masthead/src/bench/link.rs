@@ -35,9 +35,7 @@ pub(super) fn run(arguments: &LinkArguments) -> anyhow::Result<()> {
     let link = runtime.block_on(Proxy::to(served.hello.address, Some(arguments.bytes)))?;
     let (address, token) = (link.address.to_string(), served.hello.token.as_str());
     let ours = |seconds: Option<u32>| {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "sync-child", "--representation", "raw", "--automatic"]);
-        command.args(["--address", &address, "--token", token]);
+        let mut command = peers::ours(&address, token, "raw", "automatic")?;
         command.args(seconds.map(|it| format!("--request-seconds={it}")));
         finish(command)
     };

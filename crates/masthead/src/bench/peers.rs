@@ -1,4 +1,4 @@
-//! Runs the peers' programs, built on demand from `bench/peers`.
+//! Runs the peers' programs, built on demand from `bench/peers`, and our own client beside them.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -22,6 +22,23 @@ const CONTROLLER_RUNTIME: &str =
 const KUBE_APISERVER: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers/kube-apiserver");
 
+/// The program that syncs with our informers, built on demand from `bench/client`: as small as those of the
+/// peers, which hold nothing but their client either.
+pub(super) fn ours(
+    address: &str,
+    token: &str,
+    representation: &str,
+    listed: &str,
+) -> anyhow::Result<Command> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let name = "masthead-bench-client";
+    cargo_build(root, &["--package", name])?;
+    let mut command = Command::new(root.join("target/release").join(name));
+    command.args(["--address", address, "--token", token]);
+    command.args(["--representation", representation, "--listed", listed]);
+    Ok(command)
+}
+
 /// A file of the peers.
 pub(super) fn source(path: &str) -> anyhow::Result<String> {
     let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
@@ -41,14 +58,22 @@ pub(super) fn kube_rs_controller() -> anyhow::Result<PathBuf> {
 
 fn kube_rs_program(name: &str) -> anyhow::Result<PathBuf> {
     let folder = Path::new(KUBE_RS);
-    ensure!(folder.exists(), "{KUBE_RS} is not there; run from a checkout");
+    cargo_build(folder, &[])?;
+    Ok(folder.join("target/release").join(name))
+}
+
+/// Builds into the folder's own target directory.
+fn cargo_build(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let place = folder.display();
+    ensure!(folder.exists(), "{place} is not there; run from a checkout");
     let build = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--target-dir", "target"])
+        .args(arguments)
         .current_dir(folder)
         .status()
-        .context("could not run cargo; install Rust, or leave --peers out")?;
-    ensure!(build.success(), "cargo build failed in {KUBE_RS}");
-    Ok(folder.join("target/release").join(name))
+        .context("could not run cargo; install Rust")?;
+    ensure!(build.success(), "cargo build failed in {place}");
+    Ok(())
 }
 
 /// Builds the program that uses client-go.

@@ -37,9 +37,8 @@ pub(super) fn run(arguments: &RelistArguments) -> anyhow::Result<()> {
         anyhow::Ok(median(costs))
     };
     let ours = measure(&|address, token| {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "sync-child", "--representation", "raw", "--automatic", "--again"]);
-        command.args(["--address", address, "--token", token]);
+        let mut command = peers::ours(address, token, "raw", "automatic")?;
+        command.arg("--again");
         Ok(command)
     })?;
     let theirs = arguments.common.peer(|| {

@@ -1,22 +1,13 @@
 //! The first sync of all pods: processor time and memory of the client, against kube-rs and client-go.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use k8s_openapi::api::core::v1::Pod;
-use masthead_core::Revision;
-use masthead_informer::upstream::{Settings, Upstream, kube_client};
-use masthead_informer::{Factory, FactorySettings, Representation, Timeouts};
-use masthead_reflector::Strategy;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use serde::{Deserialize, Serialize};
+use clap::Args;
+use serde::Deserialize;
 
-use super::machine::{Usage, usage};
 use super::place::Place;
 use super::process::{Served, Side};
 use super::report::{Figure, Findings, median, number};
@@ -34,115 +25,14 @@ pub(crate) struct SyncArguments {
     common: Common,
 }
 
-/// A client in a process of its own.
-#[derive(Args)]
-pub(crate) struct SyncChildArguments {
-    /// Where the server is
-    #[arg(long)]
-    address: String,
-    /// Its token
-    #[arg(long)]
-    token: String,
-    /// The authority of its certificate, if it talks TLS
-    #[arg(long)]
-    ca: Option<PathBuf>,
-    /// How objects are held
-    #[arg(long, value_enum)]
-    representation: Held,
-    /// As a stream of initial events instead of pages
-    #[arg(long)]
-    stream: bool,
-    /// As an informer does that is not told
-    #[arg(long, conflicts_with = "stream")]
-    automatic: bool,
-    /// When a request is cut
-    #[arg(long)]
-    request_seconds: Option<u64>,
-    /// Say when it has synced, and again when it has the revision that its input names
-    #[arg(long)]
-    again: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Held {
-    Raw,
-    Typed,
-    Compact,
-}
-
 /// What one sync took: seconds and bytes.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 pub(super) struct Cost {
     pub(super) objects: u64,
     pub(super) wall: f64,
     processor: f64,
     resident: f64,
     peak: f64,
-}
-
-/// How long a list that is read again may take.
-const AGAIN: Duration = Duration::from_secs(120);
-/// After a sync this long until memory is looked at, as in the peers: allocators give back what they do not
-/// need, ours after a second.
-const REST: Duration = Duration::from_secs(3);
-
-/// Syncs, says what it took, and ends.
-pub(super) fn child(arguments: &SyncChildArguments) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let cost = runtime.block_on(sync(arguments))?;
-    super::child::say(&cost)
-}
-
-async fn sync(arguments: &SyncChildArguments) -> anyhow::Result<Cost> {
-    let scheme = if arguments.ca.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}", arguments.address);
-    let mut config = kube_client::Config::new(url.parse()?);
-    if let Some(ca) = &arguments.ca {
-        config.root_cert = Some(vec![CertificateDer::from_pem_file(ca)?.to_vec()]);
-    }
-    config.auth_info.token = Some(arguments.token.clone().into());
-    let began = Instant::now();
-    let upstream = Upstream::from_config(config, Settings::default()).await?;
-    let strategy = match arguments {
-        SyncChildArguments { automatic: true, .. } => Strategy::default(),
-        SyncChildArguments { stream: true, .. } => Strategy::Streaming,
-        _ => Strategy::Pages,
-    };
-    let mut settings = FactorySettings { strategy, ..FactorySettings::default() };
-    if let Some(seconds) = arguments.request_seconds {
-        let [connect, progress, request] = [4, 2, 1].map(|it| Duration::from_secs(seconds) / it);
-        settings.timeouts = Timeouts { connect, progress, request, ..settings.timeouts };
-    }
-    let factory = Factory::with_settings(upstream, settings)?;
-    let representation = match arguments.representation {
-        Held::Raw => Representation::Raw,
-        Held::Typed => Representation::Typed,
-        Held::Compact => Representation::Compact,
-    };
-    let pods = factory.informer::<Pod>().representation(representation).build()?;
-    factory.start();
-    factory.wait_for_sync().await?;
-    let (wall, Usage { processor, .. }) =
-        (began.elapsed().as_secs_f64(), usage(std::process::id()));
-    if arguments.again {
-        super::child::say(&"synced")?;
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line)?;
-        let key = &pods.lister().iter().next().context("there are no pods")?.key().clone();
-        pods.get_at_least(key, Revision(line.trim().parse()?), AGAIN).await?;
-        super::child::say(&"again")?;
-    }
-    tokio::time::sleep(REST).await;
-    let objects = pods.lister().len() as u64;
-    let (resident, peak) = (status("VmRSS:")?, status("VmHWM:")?);
-    Ok(Cost { objects, wall, processor, resident, peak })
-}
-
-/// Bytes from a line of this process's status.
-fn status(name: &str) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("this needs Linux")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0)
 }
 
 /// Everybody who syncs from our server, in the clear. Ours and client-go stream unless told otherwise.
@@ -186,12 +76,8 @@ impl Client {
     fn command(self, address: &str, token: &str, ca: Option<&Path>) -> anyhow::Result<Command> {
         Ok(match self {
             Self::Ours(representation, stream) => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.args(["bench", "sync-child", "--address", address, "--token", token]);
-                command.args(["--representation", representation]);
-                if stream {
-                    command.arg("--stream");
-                }
+                let listed = if stream { "stream" } else { "pages" };
+                let mut command = peers::ours(address, token, representation, listed)?;
                 if let Some(ca) = ca {
                     command.arg("--ca").arg(ca);
                 }
