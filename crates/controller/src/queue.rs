@@ -106,10 +106,7 @@ impl<K: Key> WorkQueue<K> {
     /// The same, with a priority or a reason.
     pub fn add_with(&self, key: K, add: impl Into<Add>) -> Result<(), Refused> {
         let (add, hash) = (add.into(), self.0.hasher.hash_one(&key));
-        // Who has to wait for the lock reads the clock meanwhile, and nobody waits for that.
-        let early = self.0.state.is_locked().then(|| self.0.clock.now());
-        let now = || early.unwrap_or_else(|| self.0.clock.now());
-        self.adding(|machine| machine.add_hashed(key, hash, add, now))
+        self.adding(|machine| machine.add_hashed(key, hash, add, || self.0.clock.now()))
     }
 
     /// Has a key worked on after a while. Of several delays the one that ends first counts (R29).

@@ -46,11 +46,6 @@ mod real {
         pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
         }
-
-        /// It is asked only to save time, which stands still here.
-        pub(crate) fn is_locked(&self) -> bool {
-            false
-        }
     }
 
     #[derive(Debug)]
