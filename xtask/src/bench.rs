@@ -10,11 +10,13 @@ use clap::{Args, ValueEnum};
 
 use self::figures::{Figures, Run};
 
+mod again;
 mod figures;
 mod page;
 mod plot;
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Arguments {
     /// What to measure, of `masthead bench --help`; everything unless said
     scenarios: Vec<String>,
@@ -28,13 +30,16 @@ pub(crate) struct Arguments {
     /// parts run once
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
+    /// Only what every round has, without the longest parts: to be held against an earlier run
+    #[arg(long, conflicts_with_all = ["quick", "report"])]
+    again: bool,
     /// Write the figures and their page into docs/
     #[arg(long)]
     report: bool,
     /// Do not measure: take the figures of an earlier run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["peers", "quick", "scenarios"])]
     from: Option<PathBuf>,
-    /// Say which ratios lie more than a tenth beside the spread of an earlier run
+    /// Say which ratios do not lie where an earlier run has one expect them
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// How to show the figures
@@ -103,10 +108,10 @@ const SCENARIOS: [Scenario; 17] = [
 
 impl Scenario {
     /// Of a round, unless it has none in it.
-    fn arguments(&self, round: u32, quick: bool) -> Option<&'static [&'static str]> {
+    fn arguments(&self, round: u32, asked: &Arguments) -> Option<&'static [&'static str]> {
         match round {
-            _ if quick => Some(self.quick),
-            1 => Some(self.first),
+            _ if asked.quick => Some(self.quick),
+            1 if !asked.again => Some(self.first),
             _ => self.later,
         }
     }
@@ -151,7 +156,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Figures> {
     for round in 1..=rounds {
         figures.rounds = round;
         for scenario in &wanted {
-            let Some(of_round) = scenario.arguments(round, arguments.quick) else { continue };
+            let Some(of_round) = scenario.arguments(round, arguments) else { continue };
             let (name, began) = (scenario.name, Instant::now());
             let mut command = Command::new(&program);
             command.args(["bench", name, "-o", "json"]).args(of_round);

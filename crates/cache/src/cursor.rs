@@ -11,7 +11,7 @@ use crate::interest::Interest;
 use crate::limits::SCAN_MAX;
 use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering, WakerCell, fence};
-use crate::version::Seq;
+use crate::version::{Seq, Version};
 use crate::view::{Query, Snapshot, View};
 
 /// From where a reader wants to follow.
@@ -79,12 +79,89 @@ pub struct Event {
 
 /// What one read gave. The caller owns it and hands it in again: reading allocates nothing once it
 /// has grown.
+///
+/// It may be handed to one reader after the other. Where the next is told the same, the events stay as
+/// they are, and not even a count of references is touched that other cores touch as well.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Events in order.
     pub events: Vec<Event>,
     /// Set once, right after the last initial event: the revision of the initial state.
     pub initial_end: Option<Revision>,
+    /// Events of the last read that found some, put aside by one that found none.
+    aside: Vec<Event>,
+    /// How many of the events are of this read; the rest is from the one before.
+    read: usize,
+    /// Some of the events were not there before.
+    differs: bool,
+}
+
+impl Batch {
+    /// Did the last read find the very events that were left here by the last before it that found any?
+    pub fn is_as_before(&self) -> bool {
+        !self.differs
+    }
+
+    fn begin(&mut self) {
+        if self.events.is_empty() {
+            std::mem::swap(&mut self.events, &mut self.aside);
+        }
+        (self.read, self.differs, self.initial_end) = (0, false, None);
+    }
+
+    fn found_nothing(&mut self) {
+        if !self.events.is_empty() {
+            std::mem::swap(&mut self.events, &mut self.aside);
+        }
+        self.initial_end = None;
+    }
+
+    fn put(&mut self, sight: &Sight<'_>) {
+        if !self.differs {
+            self.differs = !self.events.get(self.read).is_some_and(|known| sight.is(known));
+            if self.differs {
+                self.events.truncate(self.read);
+            }
+        }
+        if self.differs {
+            self.events.push(sight.to_event());
+        }
+        self.read += 1;
+    }
+
+    fn end(&mut self) {
+        self.differs |= self.read < self.events.len();
+        self.events.truncate(self.read);
+    }
+}
+
+/// An event that is looked at where it stands.
+struct Sight<'a> {
+    kind: EventType,
+    object: &'a Object,
+    version: &'a Version,
+    before: Option<&'a Object>,
+}
+
+impl Sight<'_> {
+    /// Is it an event that somebody saw before?
+    fn is(&self, event: &Event) -> bool {
+        // What else there is to an event follows from the change, and that from both of these.
+        !event.initial
+            && (self.kind, self.version.revision) == (event.kind, event.revision)
+            && self.object.ptr_eq(&event.object)
+    }
+
+    fn to_event(&self) -> Event {
+        Event {
+            kind: self.kind,
+            revision: self.version.revision,
+            object: self.object.clone(),
+            old: self.before.cloned(),
+            initial: false,
+            cause: self.version.cause,
+        }
+    }
 }
 
 /// The part of a cursor that the writer sees.
@@ -280,7 +357,7 @@ impl Cursor {
         snapshot
     }
 
-    /// Reads up to `max` events into `batch`, which is emptied first; waits if there are none.
+    /// Reads up to `max` events into `batch`, in place of what is there; waits if there are none.
     pub async fn read(&mut self, batch: &mut Batch, max: usize) -> Result<(), Overtaken> {
         poll_fn(|cx| self.poll_read(cx, batch, max)).await
     }
@@ -334,13 +411,21 @@ impl Cursor {
 
     /// Looks through a part of what is unread; `true` if something was found.
     fn scan(&mut self, batch: &mut Batch, max: usize) -> Result<bool, Overtaken> {
-        batch.events.clear();
-        batch.initial_end = None;
         if self.is_initial() {
+            batch.begin();
             self.read_initial(batch, max);
+            batch.end();
         } else {
             self.initial = None;
-            self.read_changes(batch, max)?;
+            // The common case of a wake-up for nothing, without a write to what the writer reads.
+            if !self.state.has_unread() {
+                batch.found_nothing();
+                return Ok(false);
+            }
+            batch.begin();
+            let read = self.read_changes(batch, max);
+            batch.end();
+            read?;
         }
         Ok(!batch.events.is_empty() || batch.initial_end.is_some())
     }
@@ -367,6 +452,7 @@ impl Cursor {
         let query = Query { namespace: interest.walk(), start: start.as_deref(), selectors: None };
         let cause = Cause::Watch;
         let objects = snapshot.list(query).filter(|object| interest.matches(object));
+        batch.events.clear();
         batch.events.extend(objects.take(max).map(|object| Event {
             kind: EventType::Added,
             revision: object.revision(),
@@ -375,7 +461,8 @@ impl Cursor {
             initial: true,
             cause,
         }));
-        if batch.events.len() < max {
+        (batch.read, batch.differs) = (batch.events.len(), true);
+        if batch.read < max {
             batch.initial_end = Some(snapshot.revision);
             let read = Initial::Read(snapshot.clone());
             self.initial = Some(Box::new(read));
@@ -385,19 +472,16 @@ impl Cursor {
     }
 
     fn read_changes(&mut self, batch: &mut Batch, max: usize) -> Result<(), Overtaken> {
-        // The common case of a wake-up for nothing, without a write to what the writer reads.
-        if !self.state.has_unread() {
-            return Ok(());
-        }
         // Claimed before the view is taken: what is published later is marked again.
         let first = self.state.unread.swap(NONE, Ordering::AcqRel);
         fence(Ordering::SeqCst);
-        let view = self.shared.view();
+        let view = self.shared.look();
+        let view = view.as_deref().expect("a view is always published");
         if view.epoch != self.epoch {
             // A gap below where it begins does not concern it.
             let ahead = self.in_future && self.read >= view.oldest;
             if self.gaps == Gaps::End && !ahead {
-                return Err(self.overtaken(&view));
+                return Err(self.overtaken(view));
             }
             self.epoch = view.epoch;
             self.in_future = ahead;
@@ -420,7 +504,7 @@ impl Cursor {
                     at = end;
                     break;
                 }
-                return Err(self.overtaken(&view));
+                return Err(self.overtaken(view));
             };
             if !self.see_segment(&reading, &mut at, end, batch, max) {
                 break;
@@ -431,7 +515,7 @@ impl Cursor {
         if at <= view.seq {
             self.state.unread.store(at, Ordering::Release);
         }
-        if let Some(event) = batch.events.last() {
+        if let Some(event) = batch.events[..batch.read].last() {
             self.read = event.revision;
             self.in_future = false;
         }
@@ -449,11 +533,12 @@ impl Cursor {
     ) -> bool {
         for entry in segment.between(*at, end) {
             let wanted = !self.in_future || entry.version.revision > self.read;
-            let event = wanted.then(|| see(&self.state.interest, entry)).flatten();
-            if event.is_some() && batch.events.len() == max {
-                return false;
+            if let Some(sight) = wanted.then(|| see(&self.state.interest, entry)).flatten() {
+                if batch.read == max {
+                    return false;
+                }
+                batch.put(&sight);
             }
-            batch.events.extend(event);
             *at += 1;
         }
         true
@@ -480,7 +565,7 @@ impl Lag {
 }
 
 /// A change through the eyes of an interest.
-fn see(interest: &Interest, entry: &Entry) -> Option<Event> {
+fn see<'a>(interest: &Interest, entry: &'a Entry) -> Option<Sight<'a>> {
     let (version, before) = (&entry.version, entry.before());
     let was_in_view = before.is_some_and(|object| interest.matches(object));
     let is_in_view = version.live().is_some_and(|object| interest.matches(object));
@@ -494,14 +579,7 @@ fn see(interest: &Interest, entry: &Entry) -> Option<Event> {
         Some(before) if left && !planted::on("leaving_shows_new_content") => before,
         _ => &version.object,
     };
-    Some(Event {
-        kind,
-        revision: version.revision,
-        object: object.clone(),
-        old: before.cloned(),
-        initial: false,
-        cause: version.cause,
-    })
+    Some(Sight { kind, object, version, before })
 }
 
 impl Drop for Cursor {

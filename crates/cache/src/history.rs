@@ -1,11 +1,11 @@
 //! The history window's storage: a ring of segments, shared by all readers.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use masthead_core::{Change, Object, Revision};
 
 use crate::limits::RING_MIN;
-use crate::sync::{Arc, ArcCell};
+use crate::sync::{Arc, ArcCell, Loaded};
 use crate::version::{Seq, Version};
 
 /// One change: the version that it made, and the one before. Both are held, so that whoever has the
@@ -97,8 +97,10 @@ impl Ring {
         &self.cells[number as usize & (self.cells.len() - 1)]
     }
 
-    pub(crate) fn get(&self, number: u64) -> Option<Arc<Segment>> {
-        self.cell(number).get().filter(|segment| segment.number == number)
+    pub(crate) fn get(&self, number: u64) -> Option<Standing> {
+        let found = self.cell(number).load();
+        let is_it = found.as_ref().is_some_and(|segment| segment.number == number);
+        is_it.then(|| Standing(found))
     }
 
     pub(crate) fn put(&self, segment: Arc<Segment>) {
@@ -110,28 +112,43 @@ impl Ring {
     }
 }
 
+/// A segment of a ring, for a look. It stays whole when the ring goes on; its count is not touched, which
+/// all readers on all cores would otherwise take turns at.
+pub(crate) struct Standing(Loaded<Arc<Segment>>);
+
+impl Deref for Standing {
+    type Target = Segment;
+
+    fn deref(&self) -> &Segment {
+        self.0.as_ref().expect("made of a segment that is there")
+    }
+}
+
 /// The segments that one view can see.
-#[derive(Debug)]
 pub(crate) struct History {
-    pub(crate) ring: Arc<Ring>,
+    pub(crate) ring: Loaded<Arc<Ring>>,
     pub(crate) numbers: Range<u64>,
 }
 
 impl History {
+    fn get(&self, number: u64) -> Option<Standing> {
+        self.ring.as_ref().expect("there is always a ring").get(number)
+    }
+
     /// The segment that has a change, or `None` if it was overtaken. Most readers are near the head,
     /// so the search begins there.
-    pub(crate) fn segment_of(&self, seq: Seq) -> Option<Arc<Segment>> {
-        let newest = self.ring.get(self.numbers.end.checked_sub(1)?)?;
+    pub(crate) fn segment_of(&self, seq: Seq) -> Option<Standing> {
+        let newest = self.get(self.numbers.end.checked_sub(1)?)?;
         if newest.first <= seq {
             return Some(newest).filter(|segment| seq < segment.end());
         }
         let number = self.lowest(|segment| segment.end() > seq)?;
-        self.ring.get(number).filter(|segment| segment.first <= seq)
+        self.get(number).filter(|segment| segment.first <= seq)
     }
 
     /// The segment after another, unless that was the last.
-    pub(crate) fn after(&self, segment: &Segment) -> Option<Arc<Segment>> {
-        self.ring.get(segment.number + 1)
+    pub(crate) fn after(&self, segment: &Segment) -> Option<Standing> {
+        self.get(segment.number + 1)
     }
 
     /// The first change from `from` on that is above a revision, or `end` if there is none; `None` if a
@@ -145,7 +162,7 @@ impl History {
         if number == self.numbers.end {
             return Some(end);
         }
-        let segment = self.ring.get(number)?;
+        let segment = self.get(number)?;
         let within = segment.entries.partition_point(|Entry { version, .. }| {
             version.seq < from || version.revision <= revision
         });
@@ -157,7 +174,7 @@ impl History {
         let Range { start: mut low, end: mut high } = self.numbers;
         while low < high {
             let middle = low + (high - low) / 2;
-            if is_it(&*self.ring.get(middle)?) {
+            if is_it(&*self.get(middle)?) {
                 high = middle;
             } else {
                 low = middle + 1;

@@ -42,6 +42,11 @@ impl Shared {
         self.view.get().expect("a view is always published")
     }
 
+    /// The same for a look: without a count that all readers on all cores take turns at.
+    pub(crate) fn look(&self) -> sync::Loaded<sync::Arc<View>> {
+        self.view.load()
+    }
+
     /// Publishes a view and gives back the one before.
     pub(crate) fn publish(&self, view: View) -> sync::Arc<View> {
         let before =

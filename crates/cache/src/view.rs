@@ -254,8 +254,7 @@ fn intersect(found: Vec<SlotId>, set: impl Iterator<Item = SlotId>) -> Vec<SlotI
 impl View {
     /// Its history, as far as it is still there.
     pub(crate) fn history(&self) -> History {
-        let ring = self.commons.ring.get().expect("there is always a ring");
-        History { ring, numbers: self.segments.clone() }
+        History { ring: self.commons.ring.load(), numbers: self.segments.clone() }
     }
 
     /// The first change that a revision can name, and the one behind the last.

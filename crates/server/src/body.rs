@@ -20,21 +20,27 @@ use crate::watching::WatchStream;
 /// Slices that are written one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Slices {
-    pieces: VecDeque<Bytes>,
+    /// Empty only if there is nothing at all. Many have no more than this one, and need no memory for it.
+    first: Bytes,
+    rest: VecDeque<Bytes>,
     bytes: usize,
 }
 
 impl Slices {
     pub(crate) fn push(&mut self, piece: Bytes) {
-        if !piece.is_empty() {
-            self.bytes += piece.len();
-            self.pieces.push_back(piece);
+        self.bytes += piece.len();
+        if self.first.is_empty() {
+            self.first = piece;
+        } else if !piece.is_empty() {
+            self.rest.push_back(piece);
         }
     }
 
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.bytes += other.bytes;
-        self.pieces.append(&mut other.pieces);
+        let bytes = self.bytes + other.bytes;
+        self.push(other.first);
+        self.bytes = bytes;
+        self.rest.append(&mut other.rest);
     }
 
     pub(crate) fn push_frame(&mut self, frame: masthead_core::Frame) {
@@ -42,14 +48,21 @@ impl Slices {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.pieces.len()
+        usize::from(!self.first.is_empty()) + self.rest.len()
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.first).filter(|it| !it.is_empty()).chain(&self.rest)
     }
 
     /// The same as a chunk of HTTP/1.1.
     pub(crate) fn into_chunk(mut self) -> Self {
         let head = Bytes::from(format!("{:X}\r\n", self.bytes));
         self.bytes += head.len();
-        self.pieces.push_front(head);
+        let first = std::mem::replace(&mut self.first, head);
+        if !first.is_empty() {
+            self.rest.push_front(first);
+        }
         self.push(Bytes::from_static(b"\r\n"));
         self
     }
@@ -57,7 +70,7 @@ impl Slices {
     /// The pieces as slices to write, as many as there is room for.
     pub(crate) fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut used = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+        for (slice, piece) in slices.iter_mut().zip(self.pieces()) {
             *slice = IoSlice::new(piece);
             used += 1;
         }
@@ -74,16 +87,16 @@ impl Slices {
         };
         GIVEN.with_borrow_mut(|given| {
             given.clear();
-            given.extend(self.pieces.iter().take_while(fits).cloned());
+            given.extend(self.pieces().take_while(fits).cloned());
         });
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.pieces.capacity()
+        self.rest.capacity()
     }
 
     pub(crate) fn with_capacity(pieces: usize) -> Self {
-        Self { pieces: VecDeque::with_capacity(pieces), bytes: 0 }
+        Self { rest: VecDeque::with_capacity(pieces), ..Self::default() }
     }
 }
 
@@ -107,9 +120,7 @@ pub(crate) fn with_pieces(slices: &[IoSlice<'_>], mut each: impl FnMut(&[u8], Op
 
 impl From<Bytes> for Slices {
     fn from(whole: Bytes) -> Self {
-        let mut slices = Self::with_capacity(1);
-        slices.push(whole);
-        slices
+        Self { bytes: whole.len(), first: whole, rest: VecDeque::new() }
     }
 }
 
@@ -119,7 +130,7 @@ impl Buf for Slices {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.pieces.front().map_or(&[], |piece| piece)
+        &self.first
     }
 
     /// Only HTTP/2 asks here, and gets to know what its slices are slices of ([`with_pieces`]).
@@ -131,14 +142,11 @@ impl Buf for Slices {
     fn advance(&mut self, mut count: usize) {
         assert!(count <= self.bytes, "more was written than there is");
         self.bytes -= count;
-        while let Some(piece) = self.pieces.front_mut() {
-            if count < piece.len() {
-                piece.advance(count);
-                break;
-            }
-            count -= piece.len();
-            self.pieces.pop_front();
+        while count > 0 && count >= self.first.len() {
+            count -= self.first.len();
+            self.first = self.rest.pop_front().unwrap_or_default();
         }
+        self.first.advance(count);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
@@ -99,6 +100,8 @@ pub(crate) struct Flight {
     /// What it has of the budget.
     bytes: AtomicUsize,
     ending: AtomicU8,
+    /// Something happened to it that is not an event of its watch.
+    stirred: AtomicBool,
     waker: AtomicWaker,
     /// What a list still has to send.
     list: Mutex<Option<Listed>>,
@@ -145,8 +148,21 @@ impl Flight {
         }
     }
 
-    pub(crate) fn register(&self, waker: &std::task::Waker) {
+    /// Has something happened since it was calm that is not an event: an end, or what was polled with
+    /// [`Ticket::stirs`]? Those who only have events to send need not look at all the rest each time.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.stirred.load(Ordering::Acquire)
+    }
+
+    /// Has everything looked at once more.
+    pub(crate) fn stir(&self) {
+        self.stirred.store(true, Ordering::Release);
+    }
+
+    /// Everything is about to be looked at. Wakes when something happens from here on.
+    pub(crate) fn calm(&self, waker: &Waker) {
         self.waker.register(waker);
+        self.stirred.swap(false, Ordering::AcqRel);
     }
 
     pub(crate) fn multiplexed(&self) -> bool {
@@ -160,6 +176,7 @@ impl Flight {
 
     fn end(&self, ending: Ending) {
         self.ending.store(ending as u8, Ordering::Release);
+        self.stir();
         self.waker.wake();
     }
 
@@ -179,6 +196,17 @@ impl Flight {
             self.connection.cut.notify_one();
         }
         true
+    }
+}
+
+impl Wake for Flight {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.stir();
+        self.waker.wake();
     }
 }
 
@@ -223,6 +251,11 @@ impl Ticket {
     /// Asks for the right to have the kernel take much at a time; there are not many of it.
     pub(crate) fn widen(&self) -> Option<Wide> {
         self.flights.widen()
+    }
+
+    /// What wakes the one that sends it, and has it look at more than events.
+    pub(crate) fn stirs(&self) -> Waker {
+        self.flight.clone().into()
     }
 
     /// The part that pins memory is over: its bytes may be used by others.
@@ -377,6 +410,7 @@ impl Flights {
             waiting: AtomicU64::new(0),
             bytes: AtomicUsize::new(bytes),
             ending: AtomicU8::new(0),
+            stirred: AtomicBool::new(true),
             waker: AtomicWaker::new(),
             list: Mutex::new(list),
         });

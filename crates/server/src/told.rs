@@ -1,139 +1,264 @@
 //! Events as watches are told of them, put together once for all.
 
-use std::cell::RefCell;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
-use masthead_cache::Event;
-use masthead_core::{EventType, Frame, Projection, Revision};
+use masthead_cache::{Batch, Cursor, Event, Overtaken};
+use masthead_core::{Frame, Projection, Revision, Status};
 
 use crate::body::Slices;
 use crate::limits::SHARED_CHUNK_BYTES_MAX;
+use crate::packing::whole_of_many;
 
-/// Events one after the other.
-pub(crate) fn frames(events: &[Event], projection: Projection) -> Slices {
-    let mut frames = Slices::with_capacity(events.len() * 3 + 3);
-    for event in events {
-        frames.push_frame(Frame::event(event.kind, &event.object, event.revision, projection));
-    }
-    frames
+/// What the watches of a thread are told, one after the other. What two in a row are told the same of, as
+/// when many watch one resource, becomes one piece that they share.
+#[derive(Default)]
+pub(crate) struct Telling {
+    batch: Batch,
+    /// The events of the batch with their objects open, where some are held compressed.
+    opened: Option<Vec<Event>>,
+    chunk: Chunk,
 }
 
-/// The same as a chunk of HTTP/1.1. What a thread makes a chunk of twice in a row, as when many watches
-/// are told of one event, becomes one piece that they share.
-pub(crate) fn chunk(events: &[Event], projection: Projection) -> Slices {
-    LAST.with_borrow_mut(|last| {
-        if last.is_of(events, projection) {
-            let make = || {
-                let mut chunk = frames(events, projection).into_chunk();
-                chunk.copy_to_bytes(chunk.remaining())
-            };
-            return last.chunk.get_or_insert_with(make).clone().into();
+/// What the batch was made into.
+#[derive(Default)]
+enum Chunk {
+    #[default]
+    Nothing,
+    /// Slices, once. Whoever is next makes the one piece.
+    Slices(Projection),
+    Piece(Projection, Bytes),
+}
+
+impl Telling {
+    /// Reads what comes next for a watch.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        cursor: &mut Cursor,
+        max: usize,
+    ) -> Poll<Result<(), Overtaken>> {
+        ready!(cursor.poll_read(cx, &mut self.batch, max))?;
+        if !self.batch.is_as_before() {
+            (self.opened, self.chunk) = (None, Chunk::Nothing);
         }
-        let frames = frames(events, projection);
-        last.chunk = None;
-        last.told.clear();
-        if frames.remaining() <= SHARED_CHUNK_BYTES_MAX {
-            last.told.extend(events.iter().map(|it| Told::of(it, projection)));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Opens objects that are held compressed. Those after one that cannot be opened are left out.
+    pub(crate) fn open(&mut self) -> Result<(), Status> {
+        if self.opened.is_some() {
+            return Ok(());
+        }
+        let mut opened = Vec::with_capacity(self.batch.events.len());
+        let mut all = Ok(());
+        for event in &self.batch.events {
+            match whole_of_many(&event.object) {
+                Ok(object) => opened.push(Event { object, ..event.clone() }),
+                Err(status) => {
+                    all = Err(status);
+                    break;
+                }
+            }
+        }
+        if all.is_err() {
+            // Whoever is next opens them again, and hears of it, too.
+            self.batch.events.clear();
+        }
+        self.opened = Some(opened);
+        all
+    }
+
+    fn events(&self) -> &[Event] {
+        self.opened.as_ref().unwrap_or(&self.batch.events)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.events().len()
+    }
+
+    /// The revision of the initial state, right after its last event.
+    pub(crate) fn initial_end(&self) -> Option<Revision> {
+        self.batch.initial_end
+    }
+
+    /// Events one after the other.
+    pub(crate) fn frames(&mut self, projection: Projection) -> Slices {
+        let frames = self.slices(projection);
+        if frames.remaining() > SHARED_CHUNK_BYTES_MAX {
+            self.forget();
+        }
+        frames
+    }
+
+    fn slices(&self, projection: Projection) -> Slices {
+        let events = self.events();
+        let mut frames = Slices::with_capacity(events.len() * 3 + 3);
+        for event in events {
+            frames.push_frame(Frame::event(event.kind, &event.object, event.revision, projection));
+        }
+        frames
+    }
+
+    /// The same as a chunk of HTTP/1.1.
+    pub(crate) fn chunk(&mut self, projection: Projection) -> Slices {
+        match &self.chunk {
+            Chunk::Piece(of, piece) if *of == projection => return piece.clone().into(),
+            Chunk::Slices(of) if *of == projection => {
+                let mut chunk = self.slices(projection).into_chunk();
+                let piece = chunk.copy_to_bytes(chunk.remaining());
+                self.chunk = Chunk::Piece(projection, piece.clone());
+                return piece.into();
+            }
+            _ => {}
+        }
+        let frames = self.frames(projection);
+        if self.count() > 0 {
+            self.chunk = Chunk::Slices(projection);
         }
         frames.into_chunk()
-    })
-}
-
-thread_local! {
-    static LAST: RefCell<Last> = RefCell::default();
-}
-
-/// What the thread made a chunk of last.
-#[derive(Default)]
-struct Last {
-    told: Vec<Told>,
-    /// In one piece, once it was asked for again.
-    chunk: Option<Bytes>,
-}
-
-struct Told {
-    kind: EventType,
-    revision: Revision,
-    projection: Projection,
-    /// Held, so that nothing else comes to lie where it is.
-    body: Bytes,
-}
-
-impl Last {
-    fn is_of(&self, events: &[Event], projection: Projection) -> bool {
-        self.told.len() == events.len()
-            && self.told.iter().zip(events).all(|(told, event)| told.is_of(event, projection))
-    }
-}
-
-impl Told {
-    fn of(event: &Event, projection: Projection) -> Self {
-        let body = event.object.body().clone();
-        Self { kind: event.kind, revision: event.revision, projection, body }
     }
 
-    /// The very same bytes, not merely equal ones?
-    fn is_of(&self, event: &Event, projection: Projection) -> bool {
-        let body = event.object.body();
-        (self.kind, self.revision, self.projection) == (event.kind, event.revision, projection)
-            && (self.body.as_ptr(), self.body.len()) == (body.as_ptr(), body.len())
+    /// Lets go of what was read: too much to be kept for somebody who may be told the same.
+    fn forget(&mut self) {
+        self.batch.events.clear();
+        (self.opened, self.chunk) = (None, Chunk::Nothing);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use masthead_core::{Cause, Object, Resource};
+    use masthead_cache::{Cache, Config, From, Gaps, Interest, Writer};
+    use masthead_core::{Mutation, Object, Resource, Time};
 
-    fn event(revision: u64, bytes: usize) -> Event {
-        let name = "a".repeat(bytes);
+    fn pod(revision: u64, bytes: usize) -> Object {
+        let uid = "a".repeat(bytes);
         let body = format!(
-            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"a","namespace":"b","uid":"{name}","resourceVersion":"{revision}"}}}}"#
+            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"a","namespace":"b","uid":"{uid}","resourceVersion":"{revision}"}}}}"#
         );
-        let object = Object::parse(&Resource::pods(), body.into()).expect("a pod");
-        let (kind, cause) = (EventType::Modified, Cause::Watch);
-        Event { kind, revision: Revision(revision), object, old: None, initial: false, cause }
+        Object::parse(&Resource::pods(), body.into()).expect("a pod")
+    }
+
+    /// Two watches of one cache, told in turn by one thread.
+    struct Watched {
+        writer: Writer,
+        cursors: [Cursor; 2],
+        telling: Telling,
+        revision: u64,
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            let (mut writer, cache) = Cache::new(Config::default());
+            writer.replace(vec![pod(1, 1)], Revision(1), Time(0)).expect("the first list");
+            let follow = || cache.subscribe(Interest::all(), From::After(Revision(1)), Gaps::End);
+            let cursors = [(); 2].map(|()| follow().expect("the newest revision"));
+            Self { writer, cursors, telling: Telling::default(), revision: 1 }
+        }
+
+        fn change(&mut self, bytes: usize) {
+            self.revision += 1;
+            let (revision, object) = (Revision(self.revision), pod(self.revision, bytes));
+            self.writer.apply([Mutation::Put { revision, object }], Time(0));
+        }
+
+        fn read(&mut self, watch: usize) -> bool {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            self.telling.poll_read(&mut cx, &mut self.cursors[watch], 64).is_ready()
+        }
+
+        fn chunk(&mut self, watch: usize, projection: Projection) -> Slices {
+            assert!(self.read(watch), "there is something to tell");
+            self.telling.chunk(projection)
+        }
     }
 
     fn text(mut slices: Slices) -> Bytes {
         slices.copy_to_bytes(slices.remaining())
     }
 
-    #[test]
-    fn a_chunk_of_the_same_events_is_made_once_and_of_others_anew() {
-        let (one, same) = (event(1, 1), event(1, 1));
-        let of = |event: &Event| chunk(std::slice::from_ref(event), Projection::Whole);
-        let counts = [&one, &one, &one, &same, &same].map(|it| of(it).count());
-        assert_eq!(counts, [5, 1, 1, 5, 1]);
-        assert_eq!(text(of(&same)), text(frames(&[one], Projection::Whole).into_chunk()));
+    /// What a thread that tells nobody else would send.
+    fn alone(watched: &Watched, projection: Projection) -> Bytes {
+        text(watched.telling.slices(projection).into_chunk())
     }
 
     #[test]
-    fn a_chunk_is_shared_only_by_those_who_are_told_the_same() {
-        let modified = event(1, 1);
-        let deleted = Event { kind: EventType::Deleted, ..modified.clone() };
-        let later = Event { revision: Revision(2), ..modified.clone() };
-        for other in [deleted, later] {
-            for told in [&modified, &other, &other, &modified, &modified] {
-                let expected = frames(std::slice::from_ref(told), Projection::Whole).into_chunk();
-                let chunk = chunk(std::slice::from_ref(told), Projection::Whole);
-                assert_eq!(text(chunk), text(expected));
+    fn a_chunk_of_the_same_events_becomes_one_piece_and_of_others_is_made_anew() {
+        let mut watched = Watched::new();
+        for bytes in [1, 2, 3] {
+            watched.change(bytes);
+            let first = watched.chunk(0, Projection::Whole);
+            let second = watched.chunk(1, Projection::Whole);
+            assert_eq!((first.count(), second.count()), (5, 1));
+            let expected = alone(&watched, Projection::Whole);
+            assert_eq!((text(first), text(second)), (expected.clone(), expected));
+        }
+    }
+
+    #[test]
+    fn a_look_that_finds_nothing_does_not_part_those_who_are_told_the_same() {
+        let mut watched = Watched::new();
+        watched.change(1);
+        assert_eq!(watched.chunk(0, Projection::Whole).count(), 5);
+        assert!(!watched.read(0));
+        assert_eq!(watched.chunk(1, Projection::Whole).count(), 1);
+    }
+
+    #[test]
+    fn whoever_has_missed_an_event_is_told_of_both() {
+        let mut watched = Watched::new();
+        watched.change(1);
+        let one = text(watched.chunk(0, Projection::Whole));
+        watched.change(2);
+        let both = text(watched.chunk(1, Projection::Whole));
+        assert_eq!(both, alone(&watched, Projection::Whole));
+        let other = text(watched.chunk(0, Projection::Whole));
+        assert_eq!(other, alone(&watched, Projection::Whole));
+        assert!(both.len() > one.len() && one != other);
+    }
+
+    #[test]
+    fn a_piece_is_shared_only_by_those_who_see_the_same_of_it() {
+        let mut watched = Watched::new();
+        for projections in
+            [[Projection::Whole, Projection::Metadata], [Projection::Metadata, Projection::Whole]]
+        {
+            watched.change(1);
+            for (watch, projection) in projections.into_iter().enumerate() {
+                let chunk = text(watched.chunk(watch, projection));
+                assert_eq!(chunk, alone(&watched, projection));
             }
         }
-        let whole = [modified];
-        for projection in [Projection::Whole, Projection::Metadata, Projection::Metadata] {
-            let expected = frames(&whole, projection).into_chunk();
-            assert_eq!(text(chunk(&whole, projection)), text(expected));
-        }
     }
 
     #[test]
-    fn a_chunk_is_shared_up_to_the_limit() {
-        let least = frames(&[event(1, 0)], Projection::Whole).remaining();
-        for (bytes, count) in [(SHARED_CHUNK_BYTES_MAX, 1), (SHARED_CHUNK_BYTES_MAX + 1, 5)] {
-            let events = [event(1, bytes - least)];
-            let chunks = [0, 1].map(|_| chunk(&events, Projection::Whole));
+    fn frames_between_two_chunks_do_not_pass_for_them() {
+        let mut watched = Watched::new();
+        watched.change(1);
+        for watch in [0, 1] {
+            watched.chunk(watch, Projection::Whole);
+        }
+        watched.change(2);
+        assert!(watched.read(0));
+        let frames = watched.telling.frames(Projection::Whole).into_chunk();
+        assert_eq!(text(watched.chunk(1, Projection::Whole)), text(frames));
+    }
+
+    #[test]
+    fn a_piece_is_shared_up_to_the_limit_and_nothing_is_kept_above_it() {
+        let mut watched = Watched::new();
+        watched.change(0);
+        assert!(watched.read(0));
+        let least = watched.telling.frames(Projection::Whole).remaining();
+        assert!(watched.read(1));
+        for (bytes, count, kept) in
+            [(SHARED_CHUNK_BYTES_MAX, 1, 1), (SHARED_CHUNK_BYTES_MAX + 1, 5, 0)]
+        {
+            watched.change(bytes - least);
+            let chunks = [0, 1].map(|watch| watched.chunk(watch, Projection::Whole));
             assert_eq!(chunks[1].count(), count, "{bytes} bytes");
+            assert_eq!(watched.telling.batch.events.len(), kept, "{bytes} bytes");
         }
     }
 }

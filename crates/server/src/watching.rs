@@ -2,12 +2,10 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use masthead_cache::{
-    Batch, Cache, Cursor, Event, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor,
-};
+use masthead_cache::{Cache, Cursor, From, Gaps, Interest, Overtaken, SubscribeError, WaitFor};
 use masthead_core::{
     Frame, Projection, Reason, Resource, Revision, Status, WatchFrom, WatchOptions,
 };
@@ -20,12 +18,11 @@ use crate::limits::{
     WATCH_BATCH_EVENTS,
 };
 use crate::metrics::WatchCounters;
-use crate::packing::whole_of_many;
-use crate::told;
+use crate::told::Telling;
 
 thread_local! {
     /// What the watch that is being polled reads into: a buffer a thread, none a watch.
-    static BATCH: RefCell<Batch> = RefCell::default();
+    static TELLING: RefCell<Telling> = RefCell::default();
 }
 
 /// A watch on its way to a client: a cursor and a clock, no buffer.
@@ -37,8 +34,11 @@ pub(crate) struct WatchStream {
     bookmarks: bool,
     initial_events_end: bool,
     framing: Framing,
+    looked: Looked,
     state: State,
     ticket: Ticket,
+    /// Who is woken when something happens.
+    task: Waker,
     /// The next thing that the clock decides: a bookmark, the end, or giving up to wait.
     alarm: Pin<Box<Sleep>>,
     deadline: Instant,
@@ -52,6 +52,15 @@ pub(crate) enum Framing {
     Lines,
     /// Chunks of HTTP/1.1.
     Chunks,
+}
+
+/// What a watch has looked at since its client was waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// Nothing else has happened to it.
+    AtEvents,
+    /// At everything.
+    Around,
 }
 
 enum State {
@@ -102,8 +111,10 @@ impl WatchStream {
             bookmarks: options.bookmarks,
             initial_events_end: matches!(from, WatchFrom::State { initial_events_end: true, .. }),
             framing: Framing::Lines,
+            looked: Looked::AtEvents,
             state: State::Ended,
             ticket: start.ticket,
+            task: Waker::noop().clone(),
             alarm: Box::pin(sleep_until(deadline)),
             deadline,
             counters: start.counters,
@@ -205,11 +216,20 @@ impl WatchStream {
             return Poll::Ready(Some(Ok(events)));
         }
         let State::Reading(cursor) = &self.state else { return self.poll_next(cx) };
-        self.ticket.register(cx.waker());
+        // Most of the time only an event wakes it up, and nothing else is looked at.
+        if self.task.will_wake(cx.waker()) && !self.ticket.is_stirred() {
+            return Poll::Pending;
+        }
+        self.task.clone_from(cx.waker());
+        self.ticket.calm(cx.waker());
+        self.looked = Looked::Around;
         let ending = self.ticket.ending();
         if ending.is_none() {
-            ready!(self.alarm.as_mut().poll(cx));
+            let alarm = self.alarm.as_mut();
+            ready!(alarm.poll(&mut Context::from_waker(&self.ticket.stirs())));
         }
+        // What comes of it is told first, and then everything is looked at again.
+        self.ticket.stir();
         let shutdown = ending == Some(Ending::Shutdown);
         let over = ending == Some(Ending::Gone) || Instant::now() >= self.deadline;
         let progress = cursor.progress().filter(|_| self.bookmarks && (shutdown || !over));
@@ -224,23 +244,28 @@ impl WatchStream {
         }
     }
 
+    /// What the client is to be waited for with: whatever it does then has everything looked at. None if
+    /// nothing has happened since it was last asked for this, as the client is waited for already.
+    pub(crate) fn looks_around(&mut self) -> Option<Waker> {
+        let looked = std::mem::replace(&mut self.looked, Looked::AtEvents);
+        (looked == Looked::Around).then(|| self.ticket.stirs())
+    }
+
     /// Events that wait to be sent, all in one part.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Slices> {
-        let max = match (self.compressed, self.ticket.multiplexed()) {
+        let max = match (self.compressed, self.framing) {
             (true, _) => OPENED_BATCH_EVENTS,
-            (false, true) => STREAM_BATCH_EVENTS,
-            (false, false) => WATCH_BATCH_EVENTS,
+            (false, Framing::Lines) => STREAM_BATCH_EVENTS,
+            (false, Framing::Chunks) => WATCH_BATCH_EVENTS,
         };
         loop {
-            let told = BATCH.with_borrow_mut(|batch| {
+            let told = TELLING.with_borrow_mut(|telling| {
                 let State::Reading(cursor) = &mut self.state else { return Poll::Pending };
-                if let Err(overtaken) = ready!(cursor.poll_read(cx, batch, max)) {
+                if let Err(overtaken) = ready!(telling.poll_read(cx, cursor, max)) {
                     self.fail(&overtaken);
                     return Poll::Pending;
                 }
-                let told = self.tell(batch);
-                batch.events.clear();
-                told
+                self.tell(telling)
             });
             let told = ready!(told);
             // An empty state without a mark for its end: there may be more to read already.
@@ -256,22 +281,23 @@ impl WatchStream {
     }
 
     /// What was read, as it is sent.
-    fn tell(&mut self, batch: &mut Batch) -> Poll<Slices> {
-        self.counters.events.inc_by(batch.events.len() as u64);
+    fn tell(&mut self, telling: &mut Telling) -> Poll<Slices> {
+        let mut initial_end = telling.initial_end();
         if self.compressed
-            && let Err(status) = open(&mut batch.events)
+            && let Err(status) = telling.open()
         {
             self.state = State::Failing(status);
-            if batch.events.is_empty() {
+            if telling.count() == 0 {
                 return Poll::Pending;
             }
-            batch.initial_end = None;
+            initial_end = None;
         }
-        if batch.initial_end.is_none() && self.framing == Framing::Chunks {
-            return Poll::Ready(told::chunk(&batch.events, self.projection));
+        self.counters.events.inc_by(telling.count() as u64);
+        if initial_end.is_none() && self.framing == Framing::Chunks {
+            return Poll::Ready(telling.chunk(self.projection));
         }
-        let mut frames = told::frames(&batch.events, self.projection);
-        if let Some(revision) = batch.initial_end {
+        let mut frames = telling.frames(self.projection);
+        if let Some(revision) = initial_end {
             self.ticket.landed();
             if self.initial_events_end {
                 frames.push_frame(self.bookmark(revision, true));
@@ -293,20 +319,6 @@ impl WatchStream {
     fn one(&self, frame: &Frame) -> Slices {
         self.framed(frame.to_bytes().into())
     }
-}
-
-/// Opens objects that are held compressed. Those after one that cannot be opened are left out.
-fn open(events: &mut Vec<Event>) -> Result<(), Status> {
-    for at in 0..events.len() {
-        match whole_of_many(&events[at].object) {
-            Ok(whole) => events[at].object = whole,
-            Err(status) => {
-                events.truncate(at);
-                return Err(status);
-            }
-        }
-    }
-    Ok(())
 }
 
 fn ready_some<T>(poll: Poll<T>) -> Option<T> {

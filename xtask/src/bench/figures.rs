@@ -69,9 +69,6 @@ pub(super) struct Figure {
     pub(super) theirs: Vec<f64>,
 }
 
-/// The same run differs by as much from one minute to the next, on a machine that is shared.
-const NOISE: f64 = 0.1;
-
 /// Least, median and most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
@@ -90,17 +87,16 @@ impl Spread {
         let below = if all.len() % 2 == 1 { all[middle] } else { all[middle - 1] };
         Some(Self { least, median: f64::midpoint(below, all[middle]), most })
     }
-
-    /// Does the median lie outside of another spread, by more than what runs differ by anyway?
-    pub(super) fn is_beside(self, other: Self) -> bool {
-        self.median < other.least * (1.0 - NOISE) || self.median > other.most * (1.0 + NOISE)
-    }
 }
 
 impl Figure {
     /// Of each run, ours by theirs.
+    pub(super) fn ratios(&self) -> impl Iterator<Item = f64> {
+        self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs)
+    }
+
     pub(super) fn ratio(&self) -> Option<Spread> {
-        Spread::of(self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs))
+        Spread::of(self.ratios())
     }
 
     /// By the median; nothing where there is nobody to compare with or no target.
@@ -201,13 +197,5 @@ mod tests {
         let spread = Spread::of([4.0, 1.0, 2.0, 8.0]).unwrap();
         assert_eq!(spread, Spread { least: 1.0, median: 3.0, most: 8.0 });
         assert_eq!(Spread::of([]), None);
-    }
-
-    #[test]
-    fn a_median_is_beside_another_spread_from_a_tenth_on() {
-        let before = Spread::of([0.2, 0.4]).unwrap();
-        let now = |median| Spread { least: 0.0, median, most: 1.0 };
-        let beside = [0.17, 0.19, 0.3, 0.43, 0.45].map(|it| now(it).is_beside(before));
-        assert_eq!(beside, [true, false, false, false, true]);
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::Context as _;
 
+use super::again::{Expected, Scatter};
 use super::figures::{Figure, Figures, Scenario, Spread};
 use super::plot;
 
@@ -25,6 +26,10 @@ fn rounded(value: f64) -> String {
 fn spread(it: Spread) -> String {
     let [least, median, most] = [it.least, it.median, it.most].map(rounded);
     if least == most { median } else { format!("{median} ({least}–{most})") }
+}
+
+fn again(it: Expected) -> String {
+    format!("{}–{}", rounded(it.least), rounded(it.most))
 }
 
 fn median(values: &[f64], unit: &str) -> String {
@@ -71,30 +76,32 @@ pub(super) fn table(figures: &Figures) -> String {
     text
 }
 
-/// Which ratios are not what they were before.
+/// Which ratios are not what an earlier run has one expect.
 pub(super) fn changes(before: &Figures, now: &Figures) -> String {
-    let mut text = String::from("\nmore than a tenth beside the spread of the earlier run:\n");
-    let was = |scenario: &Scenario, figure: &Figure| {
+    let scatter = Scatter::of(before);
+    let expected = |scenario: &Scenario, figure: &Figure| {
         let scenario = before.scenarios.iter().find(|it| it.name == scenario.name)?;
         let mut figures = scenario.figures.iter();
-        figures.find(|it| it.name == figure.name && it.against == figure.against)?.ratio()
+        let known = figures.find(|it| it.name == figure.name && it.against == figure.against)?;
+        scatter.expects(scenario, known)
     };
-    let mut count = 0;
+    let (mut count, mut beside) = (0, Vec::new());
     for (scenario, it) in
         now.scenarios.iter().flat_map(|all| all.figures.iter().map(move |it| (all, it)))
     {
-        let (Some(was), Some(is)) = (was(scenario, it), it.ratio()) else { continue };
-        if is.is_beside(was) {
-            count += 1;
+        let (Some(expected), Some(is)) = (expected(scenario, it), it.ratio()) else { continue };
+        count += 1;
+        if !expected.has(is.median) {
             let (scenario, name, against) = (&scenario.name, &it.name, &it.against);
-            let (is, was) = (spread(is), spread(was));
-            let _ = writeln!(text, "  {scenario}: {name}, against {against}: {is}, was {was}");
+            let (is, was) = (spread(is), again(expected));
+            beside.push(format!("  {scenario}: {name}, against {against}: {is}, not {was}\n"));
         }
     }
-    if count == 0 {
-        text.push_str("  none\n");
-    }
-    text
+    let within = count - beside.len();
+    format!(
+        "\n{within} of {count} ratios lie where the earlier run has them; beside it:\n{}",
+        if beside.is_empty() { "  none\n".to_owned() } else { beside.concat() }
+    )
 }
 
 /// Puts the figures into their page, and the plots beside it.
@@ -119,8 +126,9 @@ fn markdown(figures: &Figures) -> String {
     let Figures { machine, commit, rounds, .. } = figures;
     let mut text = format!(
         "{machine}; commit `{commit}`; up to {rounds} rounds, of which the medians are shown, with the least \
-         and the most of the ratios.\n\n![Ratios to the peers](performance/ratios.svg)\n"
+         and the most of the ratios, and where the median of another run is to be expected.\n\n![Ratios to the peers](performance/ratios.svg)\n"
     );
+    let scatter = Scatter::of(figures);
     for scenario in &figures.scenarios {
         let params = scenario.params.iter().map(|(name, value)| format!("{name} {value}"));
         let params = params.collect::<Vec<_>>().join(", ");
@@ -131,16 +139,17 @@ fn markdown(figures: &Figures) -> String {
         };
         let _ = write!(text, "\n### {}\n\n{params}; runs: {runs}.\n", scenario.name);
         if !scenario.figures.is_empty() {
-            text.push_str("\n| | ours | against | theirs | ratio | target | |\n");
-            text.push_str("|---|---|---|---|---|---|---|\n");
+            text.push_str("\n| | ours | against | theirs | ratio | another run | target | |\n");
+            text.push_str("|---|---|---|---|---|---|---|---|\n");
         }
         for it in &scenario.figures {
             let (ours, theirs) = (median(&it.ours, &it.unit), median(&it.theirs, &it.unit));
             let (ratio, target, verdict) = (ratio(it), target(it), verdict(it));
+            let again = scatter.expects(scenario, it).map_or(String::new(), again);
             let (name, against) = (&it.name, &it.against);
             let _ = writeln!(
                 text,
-                "| {name} | {ours} | {against} | {theirs} | {ratio} | {target} | {verdict} |"
+                "| {name} | {ours} | {against} | {theirs} | {ratio} | {again} | {target} | {verdict} |"
             );
         }
         if !scenario.growth.is_empty() {

@@ -211,3 +211,50 @@ fn a_position_shows_what_was_read_when_the_history_has_long_gone_on() {
     writer.apply([put(pod("p3", "", 100))], Time(0));
     assert_eq!(cache.memory().pinned, 0);
 }
+
+/// Of the events that a read gave.
+fn revisions(batch: &Batch) -> Vec<u64> {
+    batch.events.iter().map(|event| event.revision.0).collect()
+}
+
+#[test]
+fn a_batch_says_whether_the_next_reader_is_told_the_very_same() {
+    let (mut writer, cache) = cache(keeping(100));
+    let follow = || cache.subscribe(Interest::all(), From::After(Revision(1)), Gaps::End).unwrap();
+    let (mut one, mut two, mut three) = (follow(), follow(), follow());
+    let mut batch = Batch::default();
+    writer.apply([put(pod("a", "", 2))], Time(0));
+    assert!(one.try_read(&mut batch, 9).unwrap() && !batch.is_as_before());
+    assert!(!one.try_read(&mut batch, 9).unwrap());
+    assert!(batch.events.is_empty(), "a read that finds nothing shows nothing");
+    assert!(two.try_read(&mut batch, 9).unwrap() && batch.is_as_before());
+    assert_eq!(revisions(&batch), [2]);
+
+    writer.apply([put(pod("a", "", 3))], Time(0));
+    assert!(three.try_read(&mut batch, 9).unwrap() && !batch.is_as_before());
+    assert_eq!(revisions(&batch), [2, 3], "the first is known, the second is not");
+    assert!(one.try_read(&mut batch, 9).unwrap() && !batch.is_as_before());
+    assert_eq!(revisions(&batch), [3]);
+    assert!(two.try_read(&mut batch, 9).unwrap() && batch.is_as_before());
+
+    batch.events.clear();
+    writer.apply([put(pod("a", "", 4))], Time(0));
+    for (reader, as_before) in [(&mut one, false), (&mut two, true)] {
+        assert!(reader.try_read(&mut batch, 9).unwrap());
+        assert_eq!((revisions(&batch), batch.is_as_before()), (vec![4], as_before));
+    }
+}
+
+#[test]
+fn a_reader_with_another_view_of_a_change_is_told_its_own() {
+    let (mut writer, cache) = cache(keeping(100));
+    let follow = |interest| cache.subscribe(interest, From::After(Revision(1)), Gaps::End).unwrap();
+    writer.apply([put(pod("a", "", 2))], Time(0));
+    writer.apply([put(pod("b", "", 3))], Time(0));
+    let mut batch = Batch::default();
+    assert!(follow(Interest::all()).try_read(&mut batch, 9).unwrap());
+    assert_eq!(revisions(&batch), [2, 3]);
+    let mut fewer = follow(Interest::all());
+    assert!(fewer.try_read(&mut batch, 1).unwrap() && !batch.is_as_before());
+    assert_eq!(revisions(&batch), [2], "what is left of the last read is not of this one");
+}

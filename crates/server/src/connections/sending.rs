@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
@@ -113,7 +113,8 @@ impl Long {
                     Poll::Pending => {
                         unsent = false;
                         room.narrow(wire);
-                        return wire.poll_gone(cx).map(Err);
+                        let Some(waker) = stream.looks_around() else { return Poll::Pending };
+                        return wire.poll_gone(&mut Context::from_waker(&waker)).map(Err);
                     }
                 }
             }
@@ -171,6 +172,15 @@ impl Stream {
         match self {
             Self::Watch(watch) => watch.poll_next(cx),
             Self::List(list) => Poll::Ready(list.next()),
+        }
+    }
+
+    /// Is the client to be waited for, and how?
+    fn looks_around(&mut self) -> Option<Waker> {
+        match self {
+            Self::Watch(watch) => watch.looks_around(),
+            // It never waits for anything but its client to read.
+            Self::List(_) => None,
         }
     }
 

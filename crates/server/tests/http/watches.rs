@@ -20,6 +20,21 @@ rules! {
         }
     }
 
+    async fn w13_a_client_that_leaves_is_noticed_before_and_after_an_event(world) {
+        let now = world.revision().await;
+        let follow = format!("{MAPS}?watch=true&resourceVersion={now}");
+        for events in 0..3 {
+            let mut watch = world.watch(&follow).await;
+            world.until("/statz", |answer| answer.json()["watches"] == 1).await;
+            for count in 0..events {
+                world.set("one", &format!("{events} {count}")).await;
+                watch.short().await;
+            }
+            drop(watch);
+            world.until("/statz", |answer| answer.json()["watches"] == 0).await;
+        }
+    }
+
     async fn w14_errors_before_the_stream_are_http_errors(world) {
         let path = format!("{MAPS}?watch=true&labelSelector=a%20b");
         world.get(&path).await.fails(400, "BadRequest");
