@@ -1,6 +1,9 @@
 //! `cargo xtask`: the one entry point for developers and CI.
 
 use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -44,12 +47,12 @@ struct Bench {
 struct Step {
     what: &'static str,
     arguments: &'static [&'static str],
-    /// Flags for rustc, and the folder below `target` that keeps what they build apart.
-    cfg: Option<(&'static str, &'static str)>,
+    /// The `--cfg` flags that the workspace's own crates are compiled with.
+    cfgs: &'static [&'static str],
 }
 
 const fn step(what: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { what, arguments, cfg: None }
+    Step { what, arguments, cfgs: &[] }
 }
 
 const QUICK: [Step; 3] = [
@@ -66,54 +69,65 @@ const REST: [Step; 2] = [
     step("docs", &["doc", "--workspace", "--no-deps", "--locked"]),
 ];
 
-/// The same production code with its planted bugs: tests named `planted_…` show that each is caught.
+/// The production code with its planted bugs switched on one at a time: tests named `planted_…` show
+/// that each is caught. The whole workspace is selected, so that dependencies have the features that the
+/// plain tests built them with and need not be built again.
 const PLANTED: Step = Step {
     what: "planted bugs",
     arguments: &[
         "test",
-        "--package",
-        "masthead-cache",
-        "--package",
-        "masthead-reflector",
-        "--package",
-        "masthead-informer",
-        "--package",
-        "masthead-controller",
-        "--tests",
+        "--workspace",
+        "--test",
+        "model",
+        "--test",
+        "machine",
+        "--test",
+        "informer",
+        "--test",
+        "queue",
+        "--test",
+        "controller",
         "--locked",
         "planted_",
         "--",
         "--nocapture",
     ],
-    cfg: Some(("--cfg planted", "planted")),
+    cfgs: &["planted"],
+};
+
+/// The planted bugs that only unit tests of the server can reach.
+const PLANTED_SERVER: Step = Step {
+    what: "planted bugs of the server",
+    arguments: &[
+        "test",
+        "--package",
+        "masthead-server",
+        "--lib",
+        "--locked",
+        "planted_",
+        "--",
+        "--nocapture",
+    ],
+    cfgs: &["planted"],
 };
 
 /// The locks, atomics and wakers of the cache and of the work queue swapped for shuttle's.
 const SHUTTLE: Step = Step {
     what: "interleavings",
-    arguments: &[
-        "test",
-        "--package",
-        "masthead-cache",
-        "--package",
-        "masthead-controller",
-        "--test",
-        "interleavings",
-        "--locked",
-    ],
-    cfg: Some(("--cfg planted --cfg shuttle", "shuttle")),
+    arguments: &["test", "--workspace", "--test", "interleavings", "--locked"],
+    cfgs: &["planted", "shuttle"],
 };
 
 fn main() -> ExitCode {
     let task = env::args().nth(1);
     let done = match task.as_deref() {
         Some("test") => {
-            run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
+            run(QUICK.iter().chain(&REST).chain([&PLANTED, &PLANTED_SERVER, &SHUTTLE]))
                 && instructions(false)
                 && deny()
         }
         Some("quick") => run(&QUICK),
-        Some("planted") => run([&PLANTED]),
+        Some("planted") => run([&PLANTED, &PLANTED_SERVER]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
         Some("deny") => deny(),
@@ -157,10 +171,30 @@ fn cargo(step: &Step) -> Command {
     command.args(step.arguments).env("RUSTDOCFLAGS", "--deny warnings");
     // A failing property prints its input; a trace of the runner would bury it.
     command.env("RUST_BACKTRACE", "0").env("SHUTTLE_SILENCE_WARNINGS", "1");
-    if let Some((flags, folder)) = step.cfg {
-        command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", format!("target/{folder}"));
+    if !step.cfgs.is_empty() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper(step.cfgs));
     }
     command
+}
+
+/// A program that runs rustc with `--cfg` flags for the workspace's own crates. Cargo keeps what they
+/// become apart by the wrapper's path, and dependencies stay as they were built for the plain tests.
+/// With `RUSTFLAGS` all of them would be built once more.
+fn wrapper(cfgs: &[&str]) -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let folder = target.join("wrappers");
+    let path = folder.join(cfgs.join("-"));
+    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
+    // Cargo asks rustc everything again if the file is newer than before.
+    if fs::read_to_string(&path).is_ok_and(|known| known == script) {
+        return path.canonicalize().expect("was just read");
+    }
+    fs::create_dir_all(&folder).expect("the target directory can be written");
+    fs::write(&path, script).expect("the target directory can be written");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&path, executable).expect("was just written");
+    path.canonicalize().expect("was just written")
 }
 
 /// The hot paths under callgrind.

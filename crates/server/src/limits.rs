@@ -142,6 +142,8 @@ pub(crate) const PIECE_OBJECTS_MIN: usize = 8;
 pub(crate) const PIECE_BORDERS: u64 = 8;
 /// Bytes of such a piece before it is compressed: a millisecond's work, and an object.
 pub(crate) const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// Room that the compressor is given at least: with less, a flush takes many calls.
+pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
 /// How often a write is tried again when somebody else was faster (W36).
 pub(crate) const WRITE_TRIES: usize = 16;
 /// How often another generated name is tried (W34).
