@@ -197,6 +197,20 @@ impl Object {
         Self::assemble(resource, body, parsed)
     }
 
+    /// Reads a body that was written in any version of the resource's group. Its `apiVersion` becomes the
+    /// resource's and everything else stays as it is, which is the conversion `None` of custom resources.
+    pub fn parse_version(resource: &Resource, body: &Bytes) -> Result<Self, ParseError> {
+        let error = match Self::parse(resource, body.clone()) {
+            Err(error @ ParseError::WrongKind { .. }) => error,
+            parsed => return parsed,
+        };
+        let text = std::str::from_utf8(body).expect("was read as text above");
+        let Some(span) = parse::version_span(resource, text) else { return Err(error) };
+        let range = span.range();
+        let parts = [&text[..range.start], resource.api_version(), &text[range.end..]];
+        Self::parse(resource, parts.concat().into())
+    }
+
     /// Copies one item out of a list's buffer, so that it does not keep the whole page alive, and
     /// puts `kind` and `apiVersion` in front if it has none.
     pub fn from_list_item(resource: &Resource, item: &[u8]) -> Result<Self, ParseError> {

@@ -1,6 +1,7 @@
 //! Kinds of objects.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::limits::SELECTABLE_FIELDS_MAX;
@@ -191,6 +192,13 @@ impl PartialEq for Resource {
 }
 
 impl Eq for Resource {}
+
+impl Hash for Resource {
+    /// The parts that `==` compares.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.group(), self.version(), self.plural()).hash(state);
+    }
+}
 
 impl fmt::Display for Resource {
     /// `pods`, `deployments.apps`.

@@ -15,6 +15,10 @@ pub enum CommitError {
         /// The revision of what is stored; none if there is nothing.
         current: Option<Revision>,
     },
+    /// An object that the write requires ([`crate::Write::requires`]) has changed or is gone. Nothing was
+    /// written.
+    #[error("an object that the write depends on has changed")]
+    Superseded,
     /// The disk failed. Of the group in which it failed the result is unknown: no watch and no read
     /// will show it before a restart, but after one it may be there. Later writes did not happen.
     #[error("the store is read-only until a restart: {why}")]

@@ -7,7 +7,10 @@ use std::collections::HashMap;
 use masthead_core::{ObjectKey, Revision};
 
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_WRITES_MAX, LOG_ENTRY_BYTES};
-use crate::{CommitError, Committed, Event, EventKind, Op, ResourceName, StoreError, Value, Write};
+use crate::{
+    CommitError, Committed, Event, EventKind, Op, Requirement, ResourceName, StoreError, Value,
+    Write,
+};
 
 /// Where an object is stored.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -101,7 +104,8 @@ struct Ledger {
 
 impl Ledger {
     fn decide(&mut self, write: Write, state: &impl State) -> Result<Committed, CommitError> {
-        let Write { resource, key, condition, op, ttl: _ } = write;
+        let Write { resource, key, condition, requires, op, ttl: _ } = write;
+        self.check(requires, state)?;
         let slot = Slot { resource, key };
         let before = self.before(&slot, state).map_err(CommitError::Unreadable)?;
         let current = before.as_ref().map(|held| held.revision);
@@ -122,6 +126,21 @@ impl Ledger {
         };
         self.accept(slot, revision, kind, before, value.clone());
         Ok(Committed { revision, value })
+    }
+
+    /// Checks that required objects are where they have to be. What was looked up is kept for the writes
+    /// that come next: many objects are made in one namespace.
+    fn check(&mut self, requires: Vec<Requirement>, state: &impl State) -> Result<(), CommitError> {
+        for Requirement { resource, key, revision } in requires {
+            let slot = Slot { resource, key };
+            let held = self.before(&slot, state).map_err(CommitError::Unreadable)?;
+            let current = held.as_ref().map(|held| held.revision);
+            self.states.entry(slot).or_insert(held);
+            if current != Some(revision) {
+                return Err(CommitError::Superseded);
+            }
+        }
+        Ok(())
     }
 
     fn before(&mut self, slot: &Slot, state: &impl State) -> Result<Option<Held>, StoreError> {

@@ -42,4 +42,4 @@ pub use memory::MemoryStore;
 pub use name::ResourceName;
 pub use store::{Batch, BoxFuture, Events, Health, Range, RangePage, Store};
 pub use value::Value;
-pub use write::{Committed, Condition, Event, EventKind, Op, Write};
+pub use write::{Committed, Condition, Event, EventKind, Op, Requirement, Write};

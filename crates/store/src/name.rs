@@ -10,6 +10,15 @@ use masthead_core::Resource;
 pub struct ResourceName(Arc<str>);
 
 impl ResourceName {
+    /// The name of a resource of this group, which is empty for the core group.
+    pub fn new(group: &str, plural: &str) -> Self {
+        if group.is_empty() {
+            Self(plural.into())
+        } else {
+            Self(format!("{plural}.{group}").into())
+        }
+    }
+
     /// Plural and group, as in a URL: `deployments.apps`.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -23,7 +32,7 @@ impl ResourceName {
 
 impl From<&Resource> for ResourceName {
     fn from(resource: &Resource) -> Self {
-        Self(resource.to_string().into())
+        Self::new(resource.group(), resource.plural())
     }
 }
 

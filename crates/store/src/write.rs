@@ -15,6 +15,9 @@ pub struct Write {
     pub key: ObjectKey,
     /// What has to hold for it to happen.
     pub condition: Condition,
+    /// Other objects that have to be at these revisions, whatever the condition says of this one: what
+    /// was decided about this write was decided by them.
+    pub requires: Vec<Requirement>,
     /// What is to happen.
     pub op: Op,
     /// How long the object is to be there; for ever if not said. Only a store in etcd sees to it.
@@ -24,17 +27,24 @@ pub struct Write {
 impl Write {
     /// Stores an object under its own key.
     pub fn put(resource: ResourceName, object: Object, condition: Condition) -> Self {
-        Self { resource, key: object.key().clone(), condition, op: Op::Put(object), ttl: None }
+        let key = object.key().clone();
+        Self { resource, key, condition, requires: Vec::new(), op: Op::Put(object), ttl: None }
     }
 
     /// Removes an object.
     pub fn delete(resource: ResourceName, key: ObjectKey, condition: Condition) -> Self {
-        Self { resource, key, condition, op: Op::Delete, ttl: None }
+        Self { resource, key, condition, requires: Vec::new(), op: Op::Delete, ttl: None }
     }
 
     /// The object goes by itself after this time, or a little later.
     pub fn with_ttl(mut self, ttl: Option<Duration>) -> Self {
         self.ttl = ttl;
+        self
+    }
+
+    /// The write happens only if these objects are at these revisions.
+    pub fn with_requirements(mut self, requires: Vec<Requirement>) -> Self {
+        self.requires = requires;
         self
     }
 
@@ -45,6 +55,17 @@ impl Write {
             Op::Delete => 0,
         }
     }
+}
+
+/// An object that must not have changed for a write to happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Requirement {
+    /// What it is stored under.
+    pub resource: ResourceName,
+    /// Which object.
+    pub key: ObjectKey,
+    /// The revision that it has to be at.
+    pub revision: Revision,
 }
 
 /// What a write does.

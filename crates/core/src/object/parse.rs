@@ -31,6 +31,28 @@ impl Parsed {
     }
 }
 
+/// Where the value of `apiVersion` stands, between its quotes, if the body is of this resource's kind and
+/// group and of any version. Nothing if `kind` or `apiVersion` stands twice or has escapes, which no body
+/// that was stored here has.
+pub(super) fn version_span(resource: &Resource, text: &str) -> Option<Span> {
+    let mut kind = Vec::new();
+    let mut version = Vec::new();
+    let mut scanner = Scanner::new(text);
+    let walked = scanner.object(|scanner, key| {
+        match key.span.of(text) {
+            "kind" => kind.push(scanner.string()?),
+            "apiVersion" => version.push(scanner.string()?),
+            _ => drop(scanner.skip()?),
+        }
+        Ok(())
+    });
+    walked.ok()?;
+    let ([kind], [version]) = (&*kind, &*version) else { return None };
+    let group = version.span.of(text).rsplit_once('/').map_or("", |(group, _)| group);
+    let same_type = kind.span.of(text) == resource.kind() && group == resource.group();
+    (same_type && !kind.escaped && !version.escaped).then_some(version.span)
+}
+
 pub(super) fn head(resource: &Resource, text: &str) -> Result<Parsed, ParseError> {
     // Almost no body has escapes in the strings of its head. Where one has, all of them are taken
     // again into a text of their own.

@@ -305,3 +305,26 @@ fn common_strings_hold_at_their_limit_and_not_above_it() {
     assert!(common.place(&numbers[0]).is_some());
     assert_eq!(common.place(&numbers[COMMON_STRINGS_MAX]), None, "it was not counted");
 }
+
+#[test]
+fn a_body_of_another_version_is_read_with_only_its_api_version_changed() {
+    let v2 = Resource::new("ship.example", "v2", "sails", "Sail", Scope::Namespaced);
+    let body = |kind: &str, version: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a","namespace":"b"}},"spec":{{"apiVersion":"x"}},"apiVersion":"{version}","kind":"{kind}"}}"#
+        )
+    };
+    let read = |text: String| Object::parse_version(&v2, &text.into());
+    let expected = body("Sail", "ship.example/v2");
+    for version in ["ship.example/v2", "ship.example/v1", "ship.example/v1alpha1"] {
+        assert_eq!(read(body("Sail", version)).unwrap().body_text(), expected, "{version}");
+    }
+    for (kind, version) in
+        [("Mast", "ship.example/v1"), ("Sail", "boat.example/v1"), ("Sail", "v1")]
+    {
+        let error = read(body(kind, version)).unwrap_err();
+        assert!(matches!(error, ParseError::WrongKind { .. }), "{kind} {version}");
+    }
+    let twice = body("Sail", "ship.example/v1").replace('}', r#","apiVersion":"v3"}"#);
+    assert!(read(twice).is_err());
+}

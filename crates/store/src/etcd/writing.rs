@@ -16,7 +16,7 @@ use super::messages::{
 };
 use super::{Shared, head, revision, stamp};
 use crate::limits::{ETCD_FENCE_TTL, ETCD_OBJECT_BYTES_MAX, ETCD_WALK_BACK_MAX, ETCD_WRITE_TRIES};
-use crate::{CommitError, Committed, Condition, Op, StoreError, Write};
+use crate::{CommitError, Committed, Condition, Op, Requirement, StoreError, Write};
 
 /// What became of a write whose answer was lost.
 enum Fate {
@@ -33,7 +33,8 @@ impl Shared {
         let operation = self.operation(write, &key).await?;
         for _ in 0..ETCD_WRITE_TRIES {
             let fence = self.layout.own(&format!("fences/{}", Uuid::new_v4()));
-            let txn = transaction(write.condition, &key, &fence, operation.clone());
+            let required = self.required(write);
+            let txn = transaction(write.condition, &key, required, &fence, operation.clone());
             let why = match self.cluster.call(txn).await {
                 Ok(answer) => {
                     self.saw(head(&answer));
@@ -74,12 +75,25 @@ impl Shared {
         Ok(Operation::Put(PutRequest { key, value, lease }))
     }
 
+    /// The comparisons that hold as long as the required objects have not changed.
+    fn required(&self, write: &Write) -> Vec<Compare> {
+        let compare = |required: &Requirement| {
+            let key = self.layout.object(&required.resource, &required.key);
+            modified(&key, Is::Equal, required.revision)
+        };
+        write.requires.iter().map(compare).collect()
+    }
+
     /// What a transaction did.
     fn decided(&self, write: &Write, answer: &TxnResponse) -> Result<Committed, CommitError> {
         let at = head(answer);
         let operated = answer.responses.first().and_then(|it| it.operated.as_ref());
         let conflict = |kv: Option<&KeyValue>| {
             let current = kv.map(|kv| revision(kv.mod_revision));
+            // The object is as it has to be, so it was another one that was not.
+            if !write.requires.is_empty() && write.condition.holds(current) {
+                return Err(CommitError::Superseded);
+            }
             Err(CommitError::Conflict { current })
         };
         match (&write.op, operated) {
@@ -175,26 +189,31 @@ impl Shared {
     }
 }
 
-fn transaction(
-    condition: Condition,
-    key: &Bytes,
-    fence: &Bytes,
-    operation: Operation,
-) -> TxnRequest {
-    let mut compare = vec![absent(fence)];
-    let modified = |result: Is, revision: Revision| Compare {
+fn modified(key: &Bytes, result: Is, revision: Revision) -> Compare {
+    Compare {
         result: result.into(),
         target: Of::Modified.into(),
         key: key.clone(),
         against: Some(Against::Modified(i64::try_from(revision.0).unwrap_or(i64::MAX))),
-    };
+    }
+}
+
+fn transaction(
+    condition: Condition,
+    key: &Bytes,
+    required: Vec<Compare>,
+    fence: &Bytes,
+    operation: Operation,
+) -> TxnRequest {
+    let mut compare = vec![absent(fence)];
+    compare.extend(required);
     compare.extend(match condition {
         Condition::Any => None,
         Condition::Absent => Some(absent(key)),
-        Condition::Present => Some(modified(Is::Greater, Revision::ZERO)),
+        Condition::Present => Some(modified(key, Is::Greater, Revision::ZERO)),
         // etcd has zero for what is not there; nothing that is there can have it.
-        Condition::At(Revision::ZERO) => Some(modified(Is::Greater, Revision::MAX)),
-        Condition::At(revision) => Some(modified(Is::Equal, revision)),
+        Condition::At(Revision::ZERO) => Some(modified(key, Is::Greater, Revision::MAX)),
+        Condition::At(revision) => Some(modified(key, Is::Equal, revision)),
     });
     TxnRequest { compare, success: vec![op(operation)], failure: vec![op(read(key))] }
 }

@@ -2,7 +2,7 @@
 
 use masthead_core::Revision;
 use masthead_store::limits::{COMMIT_BYTES_MAX, COMMIT_WRITES_MAX};
-use masthead_store::{CommitError, Condition};
+use masthead_store::{CommitError, Condition, Requirement};
 
 use crate::lab::{Lab, commit, delete, key, on_every_store, pods, put};
 
@@ -11,6 +11,7 @@ on_every_store! {
     conditions_see_the_earlier_writes_of_their_call
     a_write_that_fails_does_not_hold_up_the_next
     deleting_what_is_not_there_is_a_conflict_whatever_the_condition
+    a_write_happens_only_if_what_it_requires_has_not_changed
     a_call_may_have_so_many_writes_and_no_more
     |
     calls_get_their_revisions_in_the_order_they_were_made
@@ -41,6 +42,28 @@ async fn conditions_see_the_earlier_writes_of_their_call(lab: Lab) {
     assert_eq!(revisions, [Some(2), None, Some(3), Some(4), None, Some(5)]);
     assert!(matches!(results[1], Err(CommitError::Conflict { current: Some(Revision(2)) })));
     assert!(matches!(results[4], Err(CommitError::Conflict { current: None })));
+}
+
+async fn a_write_happens_only_if_what_it_requires_has_not_changed(lab: Lab) {
+    let store = &*lab.store;
+    let parent = commit(store, put("parent", "1", Condition::Absent)).await;
+    let child = |name: &str, revision| {
+        let requires = vec![Requirement { resource: pods(), key: key("parent"), revision }];
+        put(name, "", Condition::Absent).with_requirements(requires)
+    };
+    commit(store, child("a", parent)).await;
+    let taken = store.commit(vec![child("a", parent)]).await;
+    assert!(matches!(taken[0], Err(CommitError::Conflict { current: Some(_) })), "{taken:?}");
+    let changed = commit(store, put("parent", "2", Condition::At(parent))).await;
+    let stale = store.commit(vec![child("b", parent)]).await;
+    assert!(matches!(stale[0], Err(CommitError::Superseded)), "{stale:?}");
+    commit(store, child("b", changed)).await;
+    // Within a call the earlier writes count.
+    let calls = vec![delete("parent", Condition::Any), child("c", changed)];
+    let gone = store.commit(calls).await;
+    assert!(matches!(gone[1], Err(CommitError::Superseded)), "{gone:?}");
+    let never = store.commit(vec![child("c", changed)]).await;
+    assert!(matches!(never[0], Err(CommitError::Superseded)), "{never:?}");
 }
 
 async fn a_write_that_fails_does_not_hold_up_the_next(lab: Lab) {
