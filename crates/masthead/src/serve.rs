@@ -120,6 +120,9 @@ struct LimitArguments {
     /// Lists and initial events being sent at once
     #[arg(long, env = "MASTHEAD_MAX_RESPONSE_BYTES_IN_FLIGHT", value_name = "BYTES", value_parser = bytes, default_value = "1GiB")]
     max_response_bytes_in_flight: usize,
+    /// Bodies of requests being received and worked on at once
+    #[arg(long, env = "MASTHEAD_MAX_REQUEST_BYTES_IN_FLIGHT", value_name = "BYTES", value_parser = bytes, default_value = "256MiB")]
+    max_request_bytes_in_flight: usize,
     /// Compressed lists that are kept for the next
     #[arg(long, env = "MASTHEAD_MAX_ZIPPED_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "128MiB")]
     max_zipped_bytes: usize,
@@ -162,6 +165,7 @@ impl LimitArguments {
             reads_in_flight: self.max_reads_in_flight,
             writes_in_flight: self.max_writes_in_flight,
             response_bytes_in_flight: self.max_response_bytes_in_flight,
+            request_bytes_in_flight: self.max_request_bytes_in_flight,
             zipped_bytes: self.max_zipped_bytes,
             body_bytes: self.max_body_bytes,
             header_bytes: self.max_header_bytes,

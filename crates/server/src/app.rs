@@ -14,19 +14,21 @@ use masthead_core::{
 };
 use masthead_store::{Health, Store};
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{debug, error};
 
-use crate::authn::{Tokens, User, authenticate};
+use crate::authn::{Tokens, User, authenticate, refuse_impersonation};
 use crate::authz::{Authorized, authorize, authorize_path};
 use crate::body::Body;
+use crate::budget::{Budget, Share};
 use crate::catalog::Catalog;
+use crate::definitions;
 use crate::discovery;
 use crate::document::{self, Document, Format, Members};
 use crate::feed::Feed;
 use crate::flights::{Connection, Flights, spread_retry};
-use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits};
+use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits, YAML_LIST_FACTOR};
 use crate::listing::{ListStream, Listed};
 use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding};
@@ -52,8 +54,10 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) tokens: Tokens,
-    pub(crate) reading: Semaphore,
-    pub(crate) writing: Semaphore,
+    pub(crate) reading: Arc<Budget>,
+    pub(crate) writing: Arc<Budget>,
+    /// Bodies of requests.
+    pub(crate) receiving: Arc<Budget>,
     pub(crate) defined: watch::Receiver<u64>,
     /// Has everything been done that a client may count on?
     pub(crate) begun: watch::Receiver<bool>,
@@ -74,7 +78,10 @@ pub(crate) struct Peer {
 struct Asked {
     proof: Authorized<Target>,
     user: Arc<User>,
+    connection: Arc<Connection>,
     request: Request<Incoming>,
+    /// The body of a write, which has been received before anything else is done for it.
+    body: Bytes,
 }
 
 impl Asked {
@@ -147,6 +154,7 @@ impl App {
             return self.health(path, query).await;
         }
         let user = authenticate(request.headers(), peer.certificate.as_ref(), &self.tokens)?;
+        refuse_impersonation(request.headers())?;
         let kinds = self.catalog.now();
         let route = Route::parse(uri.path(), &kinds);
         let target = match route {
@@ -171,38 +179,30 @@ impl App {
         };
         labels.verb = verb.as_str();
         let proof = authorize(&user, verb, target)?;
-        self.dispatch(Asked { proof, user, request }, peer).await
+        let (connection, body) = (peer.connection.clone(), Bytes::new());
+        self.dispatch(Asked { proof, user, connection, request, body }).await
     }
 
-    async fn dispatch(&self, asked: Asked, peer: &Peer) -> Answer {
+    async fn dispatch(&self, mut asked: Asked) -> Answer {
         let verb = asked.proof.verb();
         if verb == Verb::Watch {
-            return self.watch(&asked, peer).await;
+            return self.watch(&asked).await;
         }
         let writes = !verb.reads();
+        // A body that does not come holds nothing but what has come of it.
+        let _received = if writes { Some(self.receive(&mut asked).await?) } else { None };
         let _counted = self.metrics.in_flight(writes);
-        let _permit = self.permit(writes)?;
+        let budget = if writes { &self.writing } else { &self.reading };
+        let _place = budget.take(&asked.user, &asked.connection, 1)?;
         match verb {
             Verb::Get => self.get(&asked).await,
-            Verb::List => self.list(&asked, peer).await,
+            Verb::List => self.list(&asked).await,
             Verb::Create => self.create(asked).await,
             Verb::Update | Verb::Patch => self.change(asked).await,
             Verb::Delete => self.delete(asked).await,
             Verb::DeleteCollection => self.delete_collection(asked).await,
             Verb::Watch => unreachable!("answered above"),
         }
-    }
-
-    fn permit(&self, writes: bool) -> Result<SemaphorePermit<'_>, Status> {
-        let (semaphore, limit, flag) = if writes {
-            (&self.writing, self.limits.writes_in_flight, "max-writes-in-flight")
-        } else {
-            (&self.reading, self.limits.reads_in_flight, "max-reads-in-flight")
-        };
-        semaphore.try_acquire().map_err(|_| {
-            let why = format!("{limit} requests are being answered, which is the limit ({flag})");
-            Status::too_many_requests(why, 1)
-        })
     }
 
     /// What is no object.
@@ -265,7 +265,7 @@ impl App {
         show(StatusCode::OK, &object, asked, encoding)
     }
 
-    async fn list(&self, asked: &Asked, peer: &Peer) -> Answer {
+    async fn list(&self, asked: &Asked) -> Answer {
         let encoding = asked.accept()?;
         let proof = &asked.proof;
         let resource = &proof.kind.resource;
@@ -281,15 +281,18 @@ impl App {
             ListBody::new(resource, &list.meta, list.objects, projection)
         };
         if encoding.format == Format::Yaml {
-            return respond::yaml_list(slices, asked.gzip());
+            let bytes = slices.bytes().saturating_mul(YAML_LIST_FACTOR);
+            let share = self.flights.reserve(&asked.user, &asked.connection, bytes)?;
+            let answer = respond::yaml_list(slices, asked.gzip())?;
+            return Ok(respond::counted(answer, share));
         }
         let bytes = slices.bytes();
         let listed = Listed::new(slices, zipper);
-        let ticket = self.flights.list(&peer.connection, resource, listed, bytes)?;
+        let ticket = self.flights.list(&asked.connection, resource, &asked.user, listed, bytes)?;
         Ok(respond::stream(Body::List(ListStream::new(ticket)), gzip))
     }
 
-    async fn watch(&self, asked: &Asked, peer: &Peer) -> Answer {
+    async fn watch(&self, asked: &Asked) -> Answer {
         let projection = asked.accept()?.projection;
         let (resource, query) = (&asked.proof.kind.resource, asked.query());
         let options = if asked.proof.watch_path {
@@ -300,7 +303,7 @@ impl App {
                 Query::List(_) => return Err(Status::bad_request("watch is not true")),
             }
         };
-        let watcher = Watcher { user: &asked.user, connection: &peer.connection, projection };
+        let watcher = Watcher { user: &asked.user, connection: &asked.connection, projection };
         let stream = self.reads.watch(&asked.proof, options, watcher).await?;
         Ok(respond::stream(Body::Watch(Box::new(stream)), false))
     }
@@ -308,7 +311,7 @@ impl App {
     async fn create(&self, asked: Asked) -> Answer {
         let encoding = asked.accept()?;
         let options = WriteOptions::from_query(asked.query())?;
-        let (asked, members, warnings) = self.read_object(asked, options).await?;
+        let (members, warnings) = read_object(&asked, options)?;
         let object = self.writes.create(&asked.proof, members, options.dry_run).await?;
         self.established(&asked.proof, object.revision()).await;
         let mut response = show(StatusCode::CREATED, &object, &asked, encoding)?;
@@ -318,7 +321,7 @@ impl App {
 
     /// A definition is served when its write is answered (W39).
     async fn established(&self, proof: &Authorized<Target>, revision: Revision) {
-        if proof.kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        if proof.kind.is(definitions::GROUP, "customresourcedefinitions") {
             let mut defined = self.defined.clone();
             let _ = timeout(ESTABLISH_WAIT, defined.wait_for(|it| *it >= revision.0)).await;
         }
@@ -327,16 +330,15 @@ impl App {
     async fn change(&self, asked: Asked) -> Answer {
         let encoding = asked.accept()?;
         let options = WriteOptions::from_query(asked.query())?;
-        let (asked, changed, warnings) = if asked.proof.verb() == Verb::Patch {
+        let (changed, warnings) = if asked.proof.verb() == Verb::Patch {
             let content_type = negotiate::content_type(asked.request.headers())?;
-            let (asked, body) = self.body(asked).await?;
-            let patch = Patch::read(&content_type, &body)?;
+            let patch = Patch::read(&content_type, &asked.body)?;
             let changed = self.writes.patch(&asked.proof, &patch, options.dry_run).await?;
-            (asked, changed, Vec::new())
+            (changed, Vec::new())
         } else {
-            let (asked, members, warnings) = self.read_object(asked, options).await?;
+            let (members, warnings) = read_object(&asked, options)?;
             let changed = self.writes.update(&asked.proof, members, options.dry_run).await?;
-            (asked, changed, warnings)
+            (changed, warnings)
         };
         if let Changed::Put(object) = &changed {
             self.established(&asked.proof, object.revision()).await;
@@ -348,7 +350,7 @@ impl App {
 
     async fn delete(&self, asked: Asked) -> Answer {
         let encoding = asked.accept()?;
-        let (asked, options) = self.delete_options(asked).await?;
+        let options = delete_options(&asked)?;
         match self.writes.delete(&asked.proof, &options).await? {
             Changed::Deleted(object) => {
                 let resource = &asked.proof.kind.resource;
@@ -364,57 +366,31 @@ impl App {
         let encoding = asked.accept()?;
         let resource = asked.proof.kind.resource.clone();
         let list = ListOptions::from_query(asked.query(), &resource, &asked.proof.namespace)?;
-        let (asked, options) = self.delete_options(asked).await?;
+        let options = delete_options(&asked)?;
         let objects = self.writes.delete_collection(&asked.proof, &list, &options).await?;
         let revision = self.reads.current().await?;
         let meta = ListMeta { revision, ..ListMeta::default() };
         let slices = ListBody::new(&resource, &meta, objects, encoding.projection);
+        // They are deleted already, so the answer is made also if there is no room for it.
+        let share = self.flights.reserve(&asked.user, &asked.connection, slices.bytes()).ok();
         let json: Vec<u8> = slices.flat_map(|it| it.to_vec()).collect();
-        respond::whole(StatusCode::OK, json.into(), encoding, asked.gzip())
+        let answer = respond::whole(StatusCode::OK, json.into(), encoding, asked.gzip())?;
+        Ok(match share {
+            Some(share) => respond::counted(answer, share),
+            None => answer,
+        })
     }
 
-    async fn delete_options(&self, asked: Asked) -> Result<(Asked, DeleteOptions), Status> {
-        let format = negotiate::body_format(asked.request.headers());
-        let dry_run = WriteOptions::from_query(asked.query())?.dry_run;
-        let (asked, body) = self.body(asked).await?;
-        let mut options = if body.is_empty() {
-            DeleteOptions::default()
-        } else {
-            DeleteOptions::read(&Document::read(&body, format?)?.into_members()?)?
-        };
-        options.dry_run |= dry_run;
-        Ok((asked, options))
-    }
-
-    /// The object in the body, and what is to be said about it.
-    async fn read_object(
-        &self,
-        asked: Asked,
-        options: WriteOptions,
-    ) -> Result<(Asked, Members, Vec<String>), Status> {
-        let format = negotiate::body_format(asked.request.headers())?;
-        let (asked, body) = self.body(asked).await?;
-        let document = Document::read(&body, format)?;
-        let twice: Vec<_> =
-            document.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
-        let warnings = match options.field_validation {
-            FieldValidation::Strict if !twice.is_empty() => {
-                let why = format!("strict decoding error: {}", twice.join(", "));
-                return Err(Status::bad_request(why));
-            }
-            FieldValidation::Warn => twice,
-            _ => Vec::new(),
-        };
-        Ok((asked, document.into_members()?, warnings))
-    }
-
-    /// The body of a request, within its limit (W38).
-    async fn body(&self, mut asked: Asked) -> Result<(Asked, Bytes), Status> {
+    /// Receives the body of a request, within its limit (W38). It has a share of what all may have until
+    /// the request is answered.
+    async fn receive(&self, asked: &mut Asked) -> Result<Share, Status> {
         let limit = self.limits.body_bytes;
         let declared = asked.request.headers().get(CONTENT_LENGTH);
         let declared = declared.and_then(|it| it.to_str().ok()).and_then(|it| it.parse().ok());
         let declared: usize = declared.unwrap_or(0);
-        let (mut parts, mut length) = (Vec::new(), 0);
+        let mut share = self.receiving.take(&asked.user, &asked.connection, 0)?;
+        let mut parts = Vec::new();
+        let mut length = 0;
         while let Some(part) = next_part(asked.request.body_mut()).await? {
             length += part.len();
             // What is too large is read on for a while: a client that is still writing does not
@@ -423,15 +399,45 @@ impl App {
                 break;
             }
             if length.max(declared) <= limit {
+                share.grow(part.len())?;
                 parts.push(part);
             }
         }
         if length.max(declared) > limit {
             return Err(Status::request_too_large());
         }
-        let body = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
-        Ok((asked, body))
+        asked.body = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
+        Ok(share)
     }
+}
+
+/// The object in the body, and what is to be said about it.
+fn read_object(asked: &Asked, options: WriteOptions) -> Result<(Members, Vec<String>), Status> {
+    let format = negotiate::body_format(asked.request.headers())?;
+    let document = Document::read(&asked.body, format)?;
+    let twice: Vec<_> =
+        document.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+    let warnings = match options.field_validation {
+        FieldValidation::Strict if !twice.is_empty() => {
+            let why = format!("strict decoding error: {}", twice.join(", "));
+            return Err(Status::bad_request(why));
+        }
+        FieldValidation::Warn => twice,
+        _ => Vec::new(),
+    };
+    Ok((document.into_members()?, warnings))
+}
+
+fn delete_options(asked: &Asked) -> Result<DeleteOptions, Status> {
+    let format = negotiate::body_format(asked.request.headers());
+    let dry_run = WriteOptions::from_query(asked.query())?.dry_run;
+    let mut options = if asked.body.is_empty() {
+        DeleteOptions::default()
+    } else {
+        DeleteOptions::read(&Document::read(&asked.body, format?)?.into_members()?)?
+    };
+    options.dry_run |= dry_run;
+    Ok(options)
 }
 
 /// The next part of a body; none at its end.

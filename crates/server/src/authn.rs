@@ -8,7 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use masthead_core::Status;
+use masthead_core::{Reason, Status};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::limits::{TOKEN_FILE_BYTES_MAX, TOKENS_MAX};
@@ -156,6 +156,17 @@ pub(crate) fn authenticate(
         // Two of them could be read in two ways.
         (Some(_), Some(_)) => Err(Status::unauthorized()),
     }
+}
+
+/// Refuses requests in the name of another user. Passed over, the headers would let them be carried out
+/// with the rights of the sender.
+pub(crate) fn refuse_impersonation(headers: &HeaderMap) -> Result<(), Status> {
+    if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        let why = "impersonation is not supported: send the request without --as, --as-group, \
+                   --as-uid and --as-user-extra (the Impersonate-* headers)";
+        return Err(Status::with(403, Reason::Forbidden, why));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
+use crate::budget::Share;
 use crate::limits::FRAME_BYTES;
 use crate::listing::ListStream;
 use crate::watching::WatchStream;
@@ -165,6 +166,8 @@ pub(crate) enum BodyError {
 pub(crate) enum Body {
     /// Everything is there.
     Whole(Option<Bytes>),
+    /// Everything is there, and so much that it has a share of a budget until it is sent.
+    Counted(Option<Bytes>, #[expect(dead_code, reason = "given back when dropped")] Share),
     /// Objects that are written as fast as the client reads.
     List(ListStream),
     /// Changes as they happen.
@@ -187,7 +190,9 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Slices>, BodyError>>> {
         match self.get_mut() {
-            Self::Whole(whole) => Poll::Ready(whole.take().map(|it| Ok(Frame::data(it.into())))),
+            Self::Whole(whole) | Self::Counted(whole, _) => {
+                Poll::Ready(whole.take().map(|it| Ok(Frame::data(it.into()))))
+            }
             Self::List(list) => Poll::Ready(list.next().map(|it| it.map(Frame::data))),
             Self::Watch(watch) => {
                 let next = watch.poll_next(cx);
@@ -200,12 +205,12 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self, Self::Whole(None) | Self::Counted(None, _))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(whole) => {
+            Self::Whole(whole) | Self::Counted(whole, _) => {
                 SizeHint::with_exact(whole.as_ref().map_or(0, |it| it.len() as u64))
             }
             Self::List(list) => list.length().map_or_else(SizeHint::new, SizeHint::with_exact),

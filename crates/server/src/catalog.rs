@@ -1,9 +1,10 @@
 //! What is served now: the built-in resources and those of CustomResourceDefinitions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use masthead_core::Resource;
+use masthead_store::ResourceName;
 
 use crate::resources::{Kind, built_in};
 
@@ -11,54 +12,84 @@ use crate::resources::{Kind, built_in};
 #[derive(Debug)]
 pub(crate) struct Catalog(ArcSwap<Kinds>);
 
-/// One state of the catalog, sorted by group, version and plural.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Kinds(Vec<Arc<Kind>>);
+/// One state of the catalog.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    /// Sorted by group, version and plural.
+    sorted: Vec<Arc<Kind>>,
+    /// All versions of a resource by the name that the store has for it, the stored version first.
+    by_name: HashMap<ResourceName, Vec<Arc<Kind>>>,
+}
 
 impl Catalog {
     pub(crate) fn new() -> Self {
-        let mut kinds: Vec<_> = built_in().into_iter().map(Arc::new).collect();
-        kinds.sort_by(|one, other| path(one).cmp(&path(other)));
-        Self(ArcSwap::from_pointee(Kinds(kinds)))
+        let kinds = built_in().into_iter().map(Arc::new).collect();
+        Self(ArcSwap::from_pointee(Kinds::new(kinds)))
     }
 
     pub(crate) fn now(&self) -> Arc<Kinds> {
         self.0.load_full()
     }
 
-    /// Serves a resource, or serves it anew. Only one task changes the catalog.
-    pub(crate) fn put(&self, kind: Arc<Kind>) {
-        let mut kinds = Kinds::clone(&self.0.load());
-        match kinds.position(&kind.resource) {
-            Ok(at) => kinds.0[at] = kind,
-            Err(at) => kinds.0.insert(at, kind),
-        }
-        self.0.store(Arc::new(kinds));
+    /// Serves these versions of a resource, and no others of it. Only one task changes the catalog.
+    pub(crate) fn put(&self, versions: Vec<Arc<Kind>>) {
+        let Some(name) = versions.first().map(|kind| ResourceName::from(&kind.resource)) else {
+            return;
+        };
+        let mut kinds = self.0.load().without(&name);
+        kinds.extend(versions);
+        self.0.store(Arc::new(Kinds::new(kinds)));
     }
 
-    /// Serves it no longer.
-    pub(crate) fn remove(&self, resource: &Resource) {
-        let mut kinds = Kinds::clone(&self.0.load());
-        if let Ok(at) = kinds.position(resource) {
-            kinds.0.remove(at);
-            self.0.store(Arc::new(kinds));
-        }
+    /// Serves no version of a resource any longer.
+    pub(crate) fn remove(&self, name: &ResourceName) {
+        self.0.store(Arc::new(Kinds::new(self.0.load().without(name))));
     }
 }
 
 impl Kinds {
+    fn new(mut sorted: Vec<Arc<Kind>>) -> Self {
+        sorted.sort_by(|one, other| path(one).cmp(&path(other)));
+        let mut by_name: HashMap<ResourceName, Vec<Arc<Kind>>> = HashMap::new();
+        for kind in &sorted {
+            by_name.entry((&kind.resource).into()).or_default().push(kind.clone());
+        }
+        for versions in by_name.values_mut() {
+            versions.sort_by_key(|kind| !kind.storage);
+        }
+        Self { sorted, by_name }
+    }
+
+    fn without(&self, name: &ResourceName) -> Vec<Arc<Kind>> {
+        let others = self.sorted.iter().filter(|kind| ResourceName::from(&kind.resource) != *name);
+        others.cloned().collect()
+    }
+
+    /// A kind that is served under this path.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         let wanted = (group, version, plural);
-        self.0.binary_search_by(|kind| path(kind).cmp(&wanted)).ok().map(|at| &self.0[at])
+        let found = self.sorted.binary_search_by(|kind| path(kind).cmp(&wanted)).ok();
+        found.map(|at| &self.sorted[at]).filter(|kind| kind.served)
     }
 
-    /// By what the store calls it: group and plural.
+    /// All versions of a resource that are followed, the stored one first.
+    pub(crate) fn versions(&self, name: &ResourceName) -> &[Arc<Kind>] {
+        self.by_name.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// A resource in its stored version.
     pub(crate) fn stored(&self, group: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.0.iter().find(|it| it.resource.group() == group && it.resource.plural() == plural)
+        self.versions(&ResourceName::new(group, plural)).first()
     }
 
+    /// All kinds, in all versions that are followed.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.0.iter()
+        self.sorted.iter()
+    }
+
+    /// All kinds that clients see.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.iter().filter(|kind| kind.served)
     }
 
     /// The kinds of one group and version.
@@ -67,14 +98,14 @@ impl Kinds {
         group: &'a str,
         version: &'a str,
     ) -> impl Iterator<Item = &'a Arc<Kind>> {
-        self.iter()
+        self.served()
             .filter(move |it| it.resource.group() == group && it.resource.version() == version)
     }
 
     /// Groups with their versions, the newest version of each first.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        for kind in self.iter() {
+        for kind in self.served() {
             let (group, version) = (kind.resource.group(), kind.resource.version());
             match groups.last_mut().filter(|last| last.0 == group) {
                 Some((_, versions)) if versions.contains(&version) => {}
@@ -86,11 +117,6 @@ impl Kinds {
             versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
         }
         groups
-    }
-
-    fn position(&self, resource: &Resource) -> Result<usize, usize> {
-        let wanted = (resource.group(), resource.version(), resource.plural());
-        self.0.binary_search_by(|kind| path(kind).cmp(&wanted))
     }
 }
 
@@ -130,9 +156,35 @@ mod tests {
         let catalog = Catalog::new();
         let pods = catalog.now().find("", "v1", "pods").cloned().expect("is built in");
         assert!(catalog.now().find("", "v2", "pods").is_none());
-        catalog.remove(&pods.resource);
+        catalog.remove(&(&pods.resource).into());
         assert!(catalog.now().find("", "v1", "pods").is_none());
-        catalog.put(pods);
+        catalog.put(vec![pods]);
         assert!(catalog.now().stored("", "pods").is_some());
+    }
+
+    #[test]
+    fn versions_of_a_resource_come_and_go_together_and_only_served_ones_are_found() {
+        let version = |name: &str, served, storage| {
+            let pods = Catalog::new().now().find("", "v1", "pods").cloned().expect("is built in");
+            let scope = masthead_core::Scope::Namespaced;
+            let resource =
+                masthead_core::Resource::new("ship.example", name, "sails", "Sail", scope);
+            Arc::new(Kind { resource, served, storage, ..Kind::clone(&pods) })
+        };
+        let catalog = Catalog::new();
+        catalog.put(vec![version("v1", false, false), version("v2", true, true)]);
+        let kinds = catalog.now();
+        assert!(kinds.find("ship.example", "v1", "sails").is_none());
+        assert!(kinds.find("ship.example", "v2", "sails").is_some());
+        let name = ResourceName::new("ship.example", "sails");
+        assert_eq!(kinds.versions(&name).len(), 2);
+        assert_eq!(
+            kinds.stored("ship.example", "sails").map(|kind| kind.resource.version()),
+            Some("v2")
+        );
+        catalog.put(vec![version("v3", true, true)]);
+        assert_eq!(catalog.now().versions(&name).len(), 1);
+        catalog.remove(&name);
+        assert!(catalog.now().versions(&name).is_empty());
     }
 }

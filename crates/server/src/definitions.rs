@@ -1,7 +1,8 @@
-//! CustomResourceDefinitions: reading one, and saying that it is served (W39).
+//! CustomResourceDefinitions: checking one, saying that it is served, and what it defines (W39).
 //!
-//! One version of each is served: the one it is stored in. There is no schema validation and no
-//! conversion yet.
+//! Every served version is a kind of its own, and so is the stored one. Objects are read whatever version
+//! they were stored in: versions differ in `apiVersion` alone (conversion `None`). There is no schema
+//! validation yet.
 
 use masthead_core::{Resource, Scope, SelectableField, Status, StatusCause};
 use serde_json::{Value, json};
@@ -10,14 +11,33 @@ use crate::document::Members;
 use crate::prepare::meta_text;
 use crate::resources::{Kind, Scale};
 
-/// Checks a definition and notes in its status that it is served: names accepted, established.
-pub(crate) fn establish(members: &mut Members, now: &str) -> Result<(), Status> {
-    let kind = read(members)?;
+mod validate;
+
+/// The group of CustomResourceDefinitions.
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+
+/// Checks a definition and notes in its status that it is served: names accepted, established. `old` is
+/// the definition before an update.
+pub(crate) fn establish(
+    members: &mut Members,
+    old: Option<&Members>,
+    now: &str,
+) -> Result<(), Status> {
+    let mut causes = validate::problems(members);
+    if let Some(old) = old {
+        causes.extend(validate::changes(old, members));
+    }
+    if !causes.is_empty() {
+        let name = meta_text(members, "name");
+        return Err(Status::invalid(GROUP, "CustomResourceDefinition", name, causes));
+    }
+    let kinds = read(members)?;
+    let stored = kinds.first().ok_or_else(|| Status::internal("a definition without versions"))?;
     let spec = members.get("spec").cloned().unwrap_or_default();
     let mut names = spec["names"].clone();
     if let Some(names) = names.as_object_mut() {
-        names.entry("singular").or_insert_with(|| kind.singular.clone().into());
-        names.entry("listKind").or_insert_with(|| format!("{}List", kind.resource.kind()).into());
+        names.entry("singular").or_insert_with(|| stored.singular.clone().into());
+        names.entry("listKind").or_insert_with(|| format!("{}List", stored.resource.kind()).into());
     }
     if let Some(spec) = members.get_mut("spec") {
         spec["names"] = names.clone();
@@ -38,64 +58,87 @@ pub(crate) fn establish(members: &mut Members, now: &str) -> Result<(), Status> 
             "reason": reason, "message": message,
         })
     };
+    let mut versions = stored_versions(old);
+    if !versions.iter().any(|version| version == stored.resource.version()) {
+        versions.push(stored.resource.version().to_owned());
+    }
     let status = json!({
         "conditions": [
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
             condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         ],
         "acceptedNames": names,
-        "storedVersions": [kind.resource.version()],
+        "storedVersions": versions,
     });
     members.insert("status".to_owned(), status);
     Ok(())
 }
 
-/// The resource that a definition defines.
-pub(crate) fn read(members: &Members) -> Result<Kind, Status> {
-    let name = meta_text(members, "name");
-    let spec = members.get("spec").cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, names) = (text(&spec["group"]), &spec["names"]);
-    let (plural, kind) = (text(&names["plural"]), text(&names["kind"]));
+/// Checks what a client writes into the status: the versions in which objects may be stored are versions
+/// of the definition, and the one in which they are stored now is among them.
+pub(crate) fn check_status(members: &Members) -> Result<(), Status> {
+    let kinds = read(members)?;
+    let names: Vec<_> = members["spec"]["versions"].as_array().into_iter().flatten().collect();
     let mut causes = Vec::new();
-    for (field, value) in
-        [("spec.group", &group), ("spec.names.plural", &plural), ("spec.names.kind", &kind)]
-    {
-        if value.is_empty() {
-            causes.push(StatusCause::required(field, "must be given"));
+    let versions = stored_versions(Some(members));
+    for (number, version) in versions.iter().enumerate() {
+        if !names.iter().any(|it| it["name"] == *version) {
+            let field = format!("status.storedVersions[{number}]");
+            causes.push(StatusCause::invalid(&field, version, "must appear in spec.versions"));
         }
     }
-    if causes.is_empty() && name != format!("{plural}.{group}") {
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(StatusCause::invalid("metadata.name", name, why));
+    let stored = kinds[0].resource.version();
+    if !versions.iter().any(|version| version == stored) {
+        let why = format!("must have the storage version {stored}");
+        causes.push(StatusCause::invalid("status.storedVersions", "", &why));
     }
-    if !group.is_empty() && !group.contains('.') {
-        let why = "should be a domain with at least one dot";
-        causes.push(StatusCause::invalid("spec.group", &group, why));
+    if causes.is_empty() {
+        return Ok(());
     }
-    let scope = match spec["scope"].as_str() {
-        Some("Namespaced") => Scope::Namespaced,
-        Some("Cluster") => Scope::Cluster,
-        other => {
-            let supported = ["Cluster", "Namespaced"];
-            let value = other.unwrap_or_default();
-            causes.push(StatusCause::not_supported("spec.scope", value, &supported));
-            Scope::Cluster
+    let name = meta_text(members, "name");
+    Err(Status::invalid(GROUP, "CustomResourceDefinition", name, causes))
+}
+
+/// The versions in which objects may be stored, as the status of a definition has them.
+fn stored_versions(definition: Option<&Members>) -> Vec<String> {
+    let status = definition.and_then(|members| members.get("status"));
+    let versions = status.and_then(|status| status["storedVersions"].as_array());
+    let names = versions.into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
+}
+
+/// The kinds that a definition defines, the stored version first: each version that is served, and the
+/// stored one even if it is not.
+pub(crate) fn read(members: &Members) -> Result<Vec<Kind>, Status> {
+    let spec = members.get("spec").cloned().unwrap_or_default();
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let mut kinds = Vec::new();
+    for version in versions {
+        let kind = kind(&spec, version);
+        if kind.served || kind.storage {
+            kinds.push(kind);
         }
-    };
-    let mut versions = spec["versions"].as_array().into_iter().flatten();
-    let stored = versions.find(|it| it["storage"] == true && it["name"].is_string());
-    let Some(stored) = stored.filter(|_| causes.is_empty()) else {
-        if causes.is_empty() {
-            let why = "must have exactly one version marked as storage version";
-            causes.push(StatusCause::invalid("spec.versions", "", why));
-        }
-        let kind = "CustomResourceDefinition";
-        return Err(Status::invalid("apiextensions.k8s.io", kind, name, causes));
-    };
-    let version = text(&stored["name"]);
-    let resource = Resource::new(&group, &version, &plural, &kind, scope)
-        .with_fields(selectable_fields(stored));
+    }
+    kinds.sort_by_key(|kind| !kind.storage);
+    match kinds.first() {
+        Some(stored) if stored.storage && !stored.resource.plural().is_empty() => Ok(kinds),
+        _ => Err(Status::internal(format!(
+            "the definition {} names no version that is stored",
+            meta_text(members, "name")
+        ))),
+    }
+}
+
+/// One version of a definition.
+fn kind(spec: &Value, version: &Value) -> Kind {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let names = &spec["names"];
+    let kind = text(&names["kind"]);
+    let scope = if spec["scope"] == "Namespaced" { Scope::Namespaced } else { Scope::Cluster };
+    let name = text(&version["name"]);
+    let resource =
+        Resource::new(&text(&spec["group"]), &name, &text(&names["plural"]), &kind, scope)
+            .with_fields(selectable_fields(version));
     let words = |value: &Value| {
         let items = value.as_array().into_iter().flatten();
         items.filter_map(|it| it.as_str().map(str::to_owned)).collect::<Vec<_>>()
@@ -104,17 +147,19 @@ pub(crate) fn read(members: &Members) -> Result<Kind, Status> {
         Some(singular) if !singular.is_empty() => singular.to_owned(),
         _ => kind.to_lowercase(),
     };
-    Ok(Kind {
+    Kind {
         resource,
         singular,
         short_names: words(&names["shortNames"]),
         categories: words(&names["categories"]),
-        status: stored["subresources"]["status"].is_object(),
-        scale: scale(&stored["subresources"]["scale"]),
+        status: version["subresources"]["status"].is_object(),
+        scale: scale(&version["subresources"]["scale"]),
         generation: true,
         unconditional_update: false,
         custom: true,
-    })
+        served: version["served"] == true,
+        storage: version["storage"] == true,
+    }
 }
 
 /// Those that selectors may name; more than there may be are left out.
@@ -138,58 +183,4 @@ fn scale(value: &Value) -> Option<Scale> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn definition(change: impl FnOnce(&mut Value)) -> Members {
-        let mut value = json!({
-            "metadata": {"name": "sails.ship.example"},
-            "spec": {
-                "group": "ship.example", "scope": "Namespaced",
-                "names": {"plural": "sails", "kind": "Sail", "shortNames": ["sl"]},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "selectableFields": [{"jsonPath": ".spec.colour"}],
-                    "subresources": {"status": {}}}],
-            },
-        });
-        change(&mut value);
-        value.as_object().expect("is an object").clone()
-    }
-
-    #[test]
-    fn w39_a_definition_names_a_resource_with_its_fields_and_subresources() {
-        let kind = read(&definition(|_| {})).expect("is whole");
-        assert_eq!(format!("{:?}", kind.resource), "ship.example/v1/sails");
-        assert_eq!(kind.resource.fields()[0].label, "spec.colour");
-        assert!(kind.status && kind.scale.is_none() && kind.custom && kind.namespaced());
-        assert_eq!((kind.singular.as_str(), &*kind.short_names), ("sail", &["sl".to_owned()][..]));
-    }
-
-    #[test]
-    fn w39_it_is_established_at_once() {
-        let mut members = definition(|_| {});
-        establish(&mut members, "2030-01-01T00:00:00Z").expect("is whole");
-        assert_eq!(members["status"]["conditions"][1]["type"], "Established");
-        assert_eq!(members["status"]["acceptedNames"]["listKind"], "SailList");
-        establish(&mut members, "2031-01-01T00:00:00Z").expect("is whole");
-        let since = &members["status"]["conditions"][1]["lastTransitionTime"];
-        assert_eq!(since, "2030-01-01T00:00:00Z", "an update is no transition");
-    }
-
-    #[test]
-    fn what_is_missing_or_wrong_is_named() {
-        type Change = fn(&mut Value);
-        let wrong: [(Change, &str); 5] = [
-            (|it| it["metadata"]["name"] = "x".into(), "metadata.name"),
-            (|it| it["spec"]["group"] = "ship".into(), "spec.group"),
-            (|it| it["spec"]["scope"] = "Galaxy".into(), "spec.scope"),
-            (|it| it["spec"]["versions"] = json!([]), "spec.versions"),
-            (|it| it["spec"]["names"] = json!({}), "spec.names.plural"),
-        ];
-        for (change, field) in wrong {
-            let status = read(&definition(change)).expect_err(field);
-            assert_eq!(status.code(), 422);
-            assert!(status.message().contains(field), "{}", status.message());
-        }
-    }
-}
+mod tests;

@@ -12,20 +12,24 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use masthead_cache::{Cache, Config, HistoryLimits};
-use masthead_core::{ObjectKey, Resource, Revision, Status};
+use masthead_core::{Object, ObjectKey, ParseError, Resource, Revision, Status};
 use masthead_reflector::{
     BoxFuture, Driver, Failure, ListAt, ListRequest, Meter, Mux, Page, ServerMemory, Settings,
     Strategy, Upstream, UpstreamEvents, UpstreamItem, WatchItem,
 };
-use masthead_store::{Batch, Event, EventKind, Events, Range, ResourceName, Store, StoreError};
+use masthead_store::{
+    Batch, Event, EventKind, Events, Range, ResourceName, Store, StoreError, Value,
+};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::catalog::Catalog;
 use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX, STORE_PACE};
 use crate::packing::{Packer, Packing};
+use crate::resources::Kind;
+use crate::unreadable::UnreadableObjects;
 
 /// Keeps a cache for each resource in step with the store.
 pub(crate) struct Feed {
@@ -35,6 +39,7 @@ pub(crate) struct Feed {
     /// Bodies of so many bytes are held compressed.
     compress: Option<usize>,
     seed: u64,
+    unreadable: Arc<UnreadableObjects>,
     /// How often the store was found to have gone back.
     rewound: Arc<watch::Sender<u64>>,
     life: Mutex<Arc<Life>>,
@@ -45,7 +50,7 @@ struct Life {
     mux: Mux,
     replay: Arc<Replay>,
     packing: Option<Arc<Packing>>,
-    drivers: Mutex<HashMap<ResourceName, AbortHandle>>,
+    drivers: Mutex<HashMap<Resource, AbortHandle>>,
     follower: OnceLock<AbortHandle>,
 }
 
@@ -57,7 +62,7 @@ struct Replay {
     caches: Mutex<Vec<Cache>>,
     /// Those of them that have not been read at the beginning yet. Whoever comes later, or has to
     /// read again, begins with the present.
-    unread: Mutex<HashSet<ResourceName>>,
+    unread: Mutex<HashSet<Resource>>,
     /// The beginning was compacted away before it was told: everything begins with the present.
     lost: AtomicBool,
     /// Everything from before the start has reached them.
@@ -74,14 +79,22 @@ impl Feed {
         seed: u64,
     ) -> Self {
         let rewound = Arc::new(watch::Sender::new(0));
-        let life = Mutex::new(Life::new(&store, &catalog, &rewound, compress));
-        Self { store, catalog, history, compress, seed, rewound, life }
+        let unreadable = Arc::new(UnreadableObjects::default());
+        let life = Life::new(&store, &catalog, &rewound, &unreadable, compress);
+        let life = Mutex::new(life);
+        Self { store, catalog, history, compress, seed, unreadable, rewound, life }
     }
 
     /// Forgets everything: the store is not what it was. Caches have to be opened anew.
     pub(crate) fn restart(&self) {
-        let life = Life::new(&self.store, &self.catalog, &self.rewound, self.compress);
+        let life =
+            Life::new(&self.store, &self.catalog, &self.rewound, &self.unreadable, self.compress);
         drop(std::mem::replace(&mut *self.life.lock(), life));
+    }
+
+    /// Stored objects that are missing from the caches because they cannot be read.
+    pub(crate) fn unreadable(&self) -> &Arc<UnreadableObjects> {
+        &self.unreadable
     }
 
     /// Changes when the store was found to have gone back.
@@ -108,13 +121,13 @@ impl Feed {
         }
         if life.follower.get().is_none() {
             life.replay.caches.lock().push(cache.clone());
-            life.replay.unread.lock().insert(resource.into());
+            life.replay.unread.lock().insert(resource.clone());
         }
         let settings =
             Settings { strategy: Strategy::Pages, pace: STORE_PACE, ..Settings::default() };
         let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
         let driver = tokio::spawn(driver.run()).abort_handle();
-        if let Some(old) = life.drivers.lock().insert(resource.into(), driver) {
+        if let Some(old) = life.drivers.lock().insert(resource.clone(), driver) {
             old.abort();
         }
         cache
@@ -123,12 +136,13 @@ impl Feed {
     /// Lets go of a resource; its cache stays as it is.
     pub(crate) fn close(&self, resource: &Resource) {
         let life = self.life.lock();
-        if let Some(driver) = life.drivers.lock().remove(&resource.into()) {
+        if let Some(driver) = life.drivers.lock().remove(resource) {
             driver.abort();
         }
         if let Some(packing) = &life.packing {
             packing.close(resource);
         }
+        self.unreadable.forget(resource);
     }
 
     /// Has everything from before the start been replayed?
@@ -142,6 +156,7 @@ impl Life {
         store: &Arc<dyn Store>,
         catalog: &Arc<Catalog>,
         rewound: &Arc<watch::Sender<u64>>,
+        unreadable: &Arc<UnreadableObjects>,
         compress: Option<usize>,
     ) -> Arc<Self> {
         let replay = Arc::new(Replay {
@@ -155,7 +170,9 @@ impl Life {
         let epoch = store.epoch();
         let packing = compress.map(|least| Arc::new(Packing::new(least)));
         let (packs, told) = (packing.clone(), replay.clone());
-        let upstream = FromStore { store, catalog, rewound, epoch, replay: told, packing: packs };
+        let unreadable = unreadable.clone();
+        let upstream =
+            FromStore { store, catalog, rewound, epoch, replay: told, packing: packs, unreadable };
         let mux = Mux::with_limits(upstream, KEPT_EVENTS_MAX, LANE_BATCHES_MAX);
         let (drivers, follower) = (Mutex::default(), OnceLock::new());
         Arc::new(Self { mux, replay, packing, drivers, follower })
@@ -180,6 +197,7 @@ struct FromStore {
     epoch: u64,
     replay: Arc<Replay>,
     packing: Option<Arc<Packing>>,
+    unreadable: Arc<UnreadableObjects>,
 }
 
 impl Upstream for FromStore {
@@ -200,11 +218,14 @@ impl Upstream for FromStore {
         meter: Meter,
     ) -> BoxFuture<Result<Page, Failure>> {
         let (store, replay, resource) = (self.store.clone(), self.replay.clone(), resource.clone());
-        let packer = self.packing.as_ref().and_then(|it| it.packer(&(&resource).into()));
+        let packer = self.packing.as_ref().and_then(|it| it.packer(&resource));
+        let custom = is_custom(&self.catalog, &resource);
+        let unreadable = self.unreadable.clone();
         Box::pin(async move {
             let (at, after) = match &request.at {
                 ListAt::Latest | ListAt::Cached => {
-                    let early = replay.unread.lock().remove(&(&resource).into());
+                    unreadable.forget(&resource);
+                    let early = replay.unread.lock().remove(&resource);
                     let early = early && replay.is_told();
                     let now = store.current().await.map_err(failure)?;
                     (if early { replay.base } else { now }, None)
@@ -219,13 +240,13 @@ impl Upstream for FromStore {
             let mut answer = Page { resource_version: at.to_string(), ..Page::default() };
             for value in &page.values {
                 meter.add(value.body().len() as u64);
-                match value.object(&resource) {
+                match stored_object(&resource, custom, value) {
                     Ok(object) => answer.objects.push(match &packer {
                         Some(packer) => packer.pack_listed(object),
                         None => object,
                     }),
-                    Err(err) => {
-                        error!(%resource, %err, "a stored object cannot be read and is left out");
+                    Err(error) => {
+                        unreadable.add(&resource, &loose_key(value), &error);
                         answer.skipped += 1;
                     }
                 }
@@ -242,6 +263,7 @@ impl Upstream for FromStore {
         let (store, catalog) = (self.store.clone(), self.catalog.clone());
         let (rewound, epoch, replay) = (self.rewound.clone(), self.epoch, self.replay.clone());
         let packing = self.packing.clone();
+        let unreadable = self.unreadable.clone();
         Box::pin(async move {
             let events = store.watch(from).map_err(|error| replay.failure(error))?;
             // Somebody else may have been told so, between two watches.
@@ -253,8 +275,17 @@ impl Upstream for FromStore {
             let until = if done { None } else { Some(current.await.map_err(failure)?) };
             let pace = until.map(|until| replay.keep_pace(from, until));
             let ahead = Poll::Pending;
-            let following =
-                Following { events, catalog, rewound, replay, packing, until, pace, ahead };
+            let following = Following {
+                events,
+                catalog,
+                rewound,
+                replay,
+                packing,
+                unreadable,
+                until,
+                pace,
+                ahead,
+            };
             Ok(Box::pin(following) as UpstreamEvents)
         })
     }
@@ -326,6 +357,7 @@ struct Following {
     rewound: Arc<watch::Sender<u64>>,
     replay: Arc<Replay>,
     packing: Option<Arc<Packing>>,
+    unreadable: Arc<UnreadableObjects>,
     /// The last revision of the replay; none when it is over.
     until: Option<Revision>,
     pace: Option<BoxFuture<()>>,
@@ -374,12 +406,12 @@ impl Stream for Following {
         }
         let kinds = self.catalog.now();
         let mut items: Vec<_> = Vec::with_capacity(events.len() + 1);
-        items.extend(events.iter().filter_map(|event| {
-            let (plural, group) = split(event.resource.as_str());
-            let resource = &kinds.stored(group, plural)?.resource;
-            let packer = self.packing.as_ref().and_then(|it| it.packer(&event.resource));
-            Some(item(resource, event, packer.as_deref()))
-        }));
+        for event in &events {
+            for kind in kinds.versions(&event.resource) {
+                let packer = self.packing.as_ref().and_then(|it| it.packer(&kind.resource));
+                items.push(item(kind, event, packer.as_deref(), &self.unreadable));
+            }
+        }
         items.push(UpstreamItem::Progress(reached));
         Poll::Ready(Some(Ok(items)))
     }
@@ -390,22 +422,67 @@ pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or((name, ""))
 }
 
-fn item(resource: &Resource, event: &Event, packer: Option<&Packer>) -> UpstreamItem {
+/// Whether a resource is one of a CustomResourceDefinition.
+fn is_custom(catalog: &Catalog, resource: &Resource) -> bool {
+    let kinds = catalog.now();
+    kinds.versions(&resource.into()).first().is_some_and(|kind| kind.custom)
+}
+
+/// A stored object in one version of its resource. Those of custom resources may be stored in any other
+/// version: the conversion `None` changes nothing but `apiVersion`.
+pub(crate) fn stored_object(
+    resource: &Resource,
+    custom: bool,
+    value: &Value,
+) -> Result<Object, ParseError> {
+    if !custom {
+        return value.object(resource);
+    }
+    // A value that was just written has the object as its writer made it, in the writer's version.
+    let written = value.body().strip_prefix(b"{\"apiVersion\":\"");
+    let written = written.and_then(|rest| rest.strip_prefix(resource.api_version().as_bytes()));
+    if written.is_some_and(|rest| rest.starts_with(b"\"")) {
+        return value.object(resource);
+    }
+    Object::parse_version(resource, value.body())
+}
+
+/// Namespace and name of a body that is no object of its kind, as far as they can be found.
+fn loose_key(value: &Value) -> String {
+    let body: serde_json::Value = serde_json::from_slice(value.body()).unwrap_or_default();
+    let text = |name: &str| body["metadata"][name].as_str().unwrap_or_default();
+    match (text("namespace"), text("name")) {
+        (_, "") => format!("that was stored at revision {}", value.revision()),
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+fn item(
+    kind: &Kind,
+    event: &Event,
+    packer: Option<&Packer>,
+    unreadable: &UnreadableObjects,
+) -> UpstreamItem {
+    let resource = &kind.resource;
     let revision = event.revision;
     let held = |object| match packer {
         Some(packer) => packer.pack(object),
         None => object,
     };
-    let item = match event.value.object(resource).map(held) {
-        Err(err) => {
-            error!(%resource, key = %event.key, %err, "a stored object cannot be read");
-            WatchItem::Skipped
+    let read = stored_object(resource, kind.custom, &event.value).map(held);
+    match &read {
+        Err(error) if event.kind != EventKind::Deleted => {
+            unreadable.add(resource, &event.key.to_string(), error);
         }
-        Ok(object) => match event.kind {
-            EventKind::Added => WatchItem::Added(object),
-            EventKind::Modified => WatchItem::Modified(object),
-            EventKind::Deleted => WatchItem::Deleted(object),
-        },
+        _ if unreadable.count() > 0 => unreadable.remove(resource, &event.key.to_string()),
+        _ => {}
+    }
+    let item = match (read, event.kind) {
+        (Err(_), _) => WatchItem::Skipped,
+        (Ok(object), EventKind::Added) => WatchItem::Added(object),
+        (Ok(object), EventKind::Modified) => WatchItem::Modified(object),
+        (Ok(object), EventKind::Deleted) => WatchItem::Deleted(object),
     };
     UpstreamItem::Change { resource: resource.clone(), revision, item }
 }

@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use tokio::sync::Notify;
 
+use crate::authn::User;
+use crate::budget::{Budget, Share};
 use crate::limits::{Limits, WIDE_WATCHES_MAX};
 use crate::listing::Listed;
 
@@ -97,8 +99,8 @@ pub(crate) struct Flight {
     resource: Resource,
     /// Since when what was handed out waits to be written; 0 if nothing does.
     waiting: AtomicU64,
-    /// What it has of the budget.
-    bytes: AtomicUsize,
+    /// What it has of the budget; given back before its end if it no longer pins anything.
+    bytes: Mutex<Option<Share>>,
     ending: AtomicU8,
     /// Something happened to it that is not an event of its watch.
     stirred: AtomicBool,
@@ -219,7 +221,7 @@ pub(crate) struct Flights {
     users: Mutex<HashMap<String, usize>>,
     watches: AtomicUsize,
     wide: AtomicUsize,
-    bytes: AtomicUsize,
+    bytes: Arc<Budget>,
     /// Watches and lists that were let go because nobody read them.
     pub(crate) stalled: AtomicU64,
 }
@@ -231,7 +233,7 @@ pub(crate) struct Ticket {
     flight: Arc<Flight>,
     number: usize,
     /// The user of a watch.
-    watch_of: Option<Arc<crate::authn::User>>,
+    watch_of: Option<Arc<User>>,
 }
 
 impl std::ops::Deref for Ticket {
@@ -260,7 +262,7 @@ impl Ticket {
 
     /// The part that pins memory is over: its bytes may be used by others.
     pub(crate) fn landed(&self) {
-        self.flights.give_back(&self.flight);
+        drop(self.flight.bytes.lock().take());
     }
 }
 
@@ -296,13 +298,17 @@ impl Drop for Ticket {
 impl Flights {
     pub(crate) fn new(limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
+            bytes: Budget::new(
+                limits.response_bytes_in_flight,
+                "bytes of lists and initial events",
+                "max-response-bytes-in-flight",
+            ),
             limits,
             all: Mutex::default(),
             free: Mutex::default(),
             users: Mutex::default(),
             watches: AtomicUsize::new(0),
             wide: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
             stalled: AtomicU64::new(0),
         })
     }
@@ -314,7 +320,7 @@ impl Flights {
 
     /// Bytes of lists and initial events under way.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Acquire)
+        self.bytes.used()
     }
 
     fn widen(self: &Arc<Self>) -> Option<Wide> {
@@ -328,11 +334,12 @@ impl Flights {
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         resource: &Resource,
+        user: &Arc<User>,
         list: Listed,
         bytes: usize,
     ) -> Result<Ticket, Status> {
-        self.take_bytes(bytes)?;
-        Ok(self.ticket(connection, resource, Some(list), bytes, None))
+        let share = self.bytes.take(user, connection, bytes)?;
+        Ok(self.ticket(connection, resource, Some(list), Some(share), None))
     }
 
     /// Begins a watch that sends about so many bytes as its initial events.
@@ -340,7 +347,7 @@ impl Flights {
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         resource: &Resource,
-        user: &Arc<crate::authn::User>,
+        user: &Arc<User>,
         bytes: usize,
     ) -> Result<Ticket, Status> {
         let limits = &*self.limits;
@@ -363,13 +370,15 @@ impl Flights {
             return Err(status);
         }
         // From here on the ticket gives back what was taken.
-        let ticket = self.ticket(connection, resource, None, 0, Some(user.clone()));
-        self.take_bytes(bytes)?;
-        ticket.flight.bytes.store(bytes, Ordering::Release);
+        let ticket = self.ticket(connection, resource, None, None, Some(user.clone()));
+        if bytes > 0 {
+            let share = self.bytes.take(user, connection, bytes)?;
+            *ticket.flight.bytes.lock() = Some(share);
+        }
         Ok(ticket)
     }
 
-    fn take_user(&self, user: &crate::authn::User) -> Result<(), Status> {
+    fn take_user(&self, user: &User) -> Result<(), Status> {
         let mut users = self.users.lock();
         let limit = self.limits.watches_per_user;
         let count = users.entry(user.name.clone()).or_default();
@@ -380,20 +389,14 @@ impl Flights {
         Ok(())
     }
 
-    fn take_bytes(&self, bytes: usize) -> Result<(), Status> {
-        let limit = self.limits.response_bytes_in_flight;
-        let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
-            // One that is larger than all there may be goes alone.
-            (used == 0 || used.saturating_add(bytes) <= limit).then(|| used + bytes)
-        });
-        taken.map(|_| ()).map_err(|used| {
-            let message = format!(
-                "too many bytes of lists and initial events are being sent: {used} of {limit} \
-                 (max-response-bytes-in-flight), and this one has {bytes}; ask for pages (limit=500) \
-                 or try again later"
-            );
-            Status::too_many_requests(message, 1)
-        })
+    /// Bytes of an answer that is put together as a whole.
+    pub(crate) fn reserve(
+        &self,
+        user: &Arc<User>,
+        connection: &Arc<Connection>,
+        bytes: usize,
+    ) -> Result<Share, Status> {
+        self.bytes.take(user, connection, bytes)
     }
 
     fn ticket(
@@ -401,14 +404,14 @@ impl Flights {
         connection: &Arc<Connection>,
         resource: &Resource,
         list: Option<Listed>,
-        bytes: usize,
-        watch_of: Option<Arc<crate::authn::User>>,
+        bytes: Option<Share>,
+        watch_of: Option<Arc<User>>,
     ) -> Ticket {
         let flight = Arc::new(Flight {
             connection: connection.clone(),
             resource: resource.clone(),
             waiting: AtomicU64::new(0),
-            bytes: AtomicUsize::new(bytes),
+            bytes: Mutex::new(bytes),
             ending: AtomicU8::new(0),
             stirred: AtomicBool::new(true),
             waker: AtomicWaker::new(),
@@ -430,13 +433,9 @@ impl Flights {
         let before = clock.now().saturating_sub(timeout);
         let flights: Vec<_> = self.all.lock().iter().flatten().cloned().collect();
         for flight in flights.iter().filter(|flight| flight.end_if_stalled(before)) {
-            self.give_back(flight);
+            drop(flight.bytes.lock().take());
             self.stalled.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn give_back(&self, flight: &Flight) {
-        self.bytes.fetch_sub(flight.bytes.swap(0, Ordering::AcqRel), Ordering::AcqRel);
     }
 
     /// Ends all watches; lists go on.

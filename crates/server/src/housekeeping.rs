@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use masthead_cache::{Batch, Cursor};
-use masthead_core::{
-    EventType, Freshness, ListAt, ListOptions, Object, Resource, Selectors, Status,
-};
+use masthead_core::{EventType, Freshness, ListAt, ListOptions, Object, Selectors, Status};
+use masthead_store::ResourceName;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -90,61 +89,80 @@ impl Housekeeping {
     /// Stops to serve what was undefined while nobody looked.
     async fn withdraw_missing(&self) {
         let kinds = self.catalog.now();
-        for kind in kinds.iter().filter(|it| it.custom) {
+        for kind in kinds.iter().filter(|it| it.custom && it.storage) {
             let name = kind.resource.to_string();
             let scope = self.scope("apiextensions.k8s.io", "customresourcedefinitions", &name);
             if let Ok(None) = self.reads.find(&scope, Freshness::Cached).await {
-                self.close(&kind.resource);
+                self.close(&(&kind.resource).into());
             }
         }
     }
 
+    /// Serves the versions of a definition, each from a cache of its own. A version that is served
+    /// already goes on as it is, unless other fields of it can be selected: what its cache has read of
+    /// the objects is not enough then, and its watches end to begin again.
     async fn serve(&self, definition: &Object) {
-        let kind = document::members(definition).and_then(|members| definitions::read(&members));
-        let Ok(kind) = kind else {
-            warn!(definition = %definition.key(), "a stored definition cannot be served");
-            return;
+        let read = document::members(definition).and_then(|members| definitions::read(&members));
+        let versions: Vec<_> = match read {
+            Ok(kinds) => kinds.into_iter().map(Arc::new).collect(),
+            Err(status) => {
+                let (key, error) = (definition.key(), status.message());
+                warn!(definition = %key, error, "a stored definition cannot be served");
+                return;
+            }
         };
+        let name = ResourceName::from(&versions[0].resource);
         let kinds = self.catalog.now();
-        let resource = &kind.resource;
-        let known = kinds.stored(resource.group(), resource.plural());
-        if known.is_some_and(|known| !known.custom) {
-            warn!(%resource, "a definition names a built-in resource and is not served");
+        let known = kinds.versions(&name);
+        if known.iter().any(|known| !known.custom) {
+            warn!(resource = %name, "a definition names a built-in resource and is not served");
             return;
         }
-        let new = known.is_none_or(|known| known.resource.version() != resource.version());
-        if new && kinds.iter().filter(|it| it.custom).count() >= CUSTOM_RESOURCES_MAX {
-            warn!(%resource, "not served: there are {CUSTOM_RESOURCES_MAX} definitions already");
+        let custom = kinds.iter().filter(|kind| kind.custom && kind.storage).count();
+        if known.is_empty() && custom >= CUSTOM_RESOURCES_MAX {
+            warn!(resource = %name, "not served: {CUSTOM_RESOURCES_MAX} definitions are served");
             return;
         }
-        if let Some(old) = known.filter(|_| new) {
-            self.close(&old.resource);
+        let same = |one: &Arc<Kind>, other: &Arc<Kind>| {
+            one.resource == other.resource && one.resource.fields() == other.resource.fields()
+        };
+        let gone: Vec<_> =
+            known.iter().filter(|old| !versions.iter().any(|new| same(old, new))).collect();
+        let new: Vec<_> = versions
+            .iter()
+            .filter(|new| !known.iter().any(|old| same(old, new)))
+            .map(|kind| kind.resource.clone())
+            .collect();
+        self.catalog.put(versions.clone());
+        for old in gone {
+            self.feed.close(&old.resource);
+            self.reads.close(&old.resource);
         }
-        let resource = resource.clone();
-        self.catalog.put(Arc::new(kind));
-        if new {
-            info!(%resource, "serving a custom resource");
+        for resource in new {
+            info!(resource = ?resource, "serving a custom resource");
             let cache = self.feed.open(&resource);
             self.reads.open(&resource, cache.clone(), WatchCounters::default());
-            // Whoever waits for the definition is told when its objects can be read.
+            // A request that waits for the definition is answered when its objects can be read.
             let _ = timeout(ESTABLISH_WAIT, cache.wait_for(definition.revision())).await;
         }
     }
 
     fn withdraw(&self, definition: &Object) {
-        let name = definition.key().name();
-        let (plural, group) = crate::feed::split(name);
-        let kinds = self.catalog.now();
-        if let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) {
-            info!(resource = name, "no longer serving a custom resource");
-            self.close(&kind.resource);
+        let (plural, group) = crate::feed::split(definition.key().name());
+        let name = ResourceName::new(group, plural);
+        if self.catalog.now().versions(&name).iter().any(|kind| kind.custom) {
+            info!(resource = %name, "no longer serving a custom resource");
+            self.close(&name);
         }
     }
 
-    fn close(&self, resource: &Resource) {
-        self.catalog.remove(resource);
-        self.feed.close(resource);
-        self.reads.close(resource);
+    fn close(&self, name: &ResourceName) {
+        let kinds = self.catalog.now();
+        self.catalog.remove(name);
+        for kind in kinds.versions(name) {
+            self.feed.close(&kind.resource);
+            self.reads.close(&kind.resource);
+        }
     }
 
     /// Deletes the objects of a definition that is being deleted, then lets it go (W39).
@@ -156,9 +174,12 @@ impl Housekeeping {
         }
         let (plural, group) = crate::feed::split(name);
         let kinds = self.catalog.now();
-        if let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) {
-            self.empty(kind, "").await;
-        }
+        let Some(kind) = kinds.stored(group, plural).filter(|it| it.custom) else {
+            // Its objects cannot be seen here, and would outlive it.
+            warn!(name, "a definition that is not served here stays until its objects are deleted");
+            return;
+        };
+        self.empty(kind, "").await;
         let done = self.writes.change(&scope, false, |current| {
             let mut new = current.clone();
             let finalizers = prepare::metadata_mut(&mut new)?.get_mut("finalizers");
@@ -192,7 +213,7 @@ impl Housekeeping {
         if !self.is_being_deleted(&scope).await {
             return;
         }
-        for kind in self.catalog.now().iter().filter(|it| it.namespaced()) {
+        for kind in self.catalog.now().iter().filter(|it| it.namespaced() && it.storage) {
             self.empty(kind, name).await;
         }
         let done = self.writes.change(&scope, false, |current| {

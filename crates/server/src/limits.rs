@@ -21,6 +21,8 @@ pub struct Limits {
     pub writes_in_flight: usize,
     /// Bytes of lists and initial events that are being sent at once, and so may be pinned.
     pub response_bytes_in_flight: usize,
+    /// Bytes of request bodies that are being received and worked on at once.
+    pub request_bytes_in_flight: usize,
     /// Bytes of compressed lists that are kept, so that the next list is not compressed all over again.
     pub zipped_bytes: usize,
     /// Largest body of a request (W38).
@@ -60,6 +62,8 @@ impl Default for Limits {
             writes_in_flight: 400,
             // Ten lists of 10,000 pods.
             response_bytes_in_flight: 1024 * 1024 * 1024,
+            // 85 bodies of the largest size; while one is worked on it takes some ten times its bytes.
+            request_bytes_in_flight: 256 * 1024 * 1024,
             // Some 50,000 pods have 50 MB, and what is used stays in one half or the other.
             zipped_bytes: 128 * 1024 * 1024,
             body_bytes: 3 * 1024 * 1024,
@@ -144,6 +148,11 @@ pub(crate) const PIECE_BORDERS: u64 = 8;
 pub(crate) const PIECE_BYTES_MAX: usize = 256 * 1024;
 /// Room that the compressor is given at least: with less, a flush takes many calls.
 pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
+/// Unreadable objects that are remembered of each resource: enough to name some, and to notice that they
+/// are gone.
+pub(crate) const UNREADABLE_MAX: usize = 100;
+/// A list in YAML is put together as a whole: its JSON, the values in it, and the text.
+pub(crate) const YAML_LIST_FACTOR: usize = 10;
 /// How often a write is tried again when somebody else was faster (W36).
 pub(crate) const WRITE_TRIES: usize = 16;
 /// How often another generated name is tried (W34).

@@ -132,7 +132,7 @@ impl fmt::Debug for Gauges {
 
 type Read = fn(&Statistics) -> i64;
 type Count = fn(&Statistics) -> u64;
-type Labels<'a> = [(&'static str, &'a str); 2];
+type Labels<'a> = [(&'static str, &'a str); 3];
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -195,7 +195,7 @@ impl Collector for Gauges {
 
 fn labels(it: &Statistics) -> Labels<'_> {
     let (plural, group) = split(it.resource.as_str());
-    [("group", group), ("resource", plural)]
+    [("group", group), ("version", &it.version), ("resource", plural)]
 }
 
 fn of(count: usize) -> i64 {

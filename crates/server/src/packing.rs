@@ -11,7 +11,6 @@ use std::sync::Arc;
 use masthead_cache::Cache;
 use masthead_compact::{Compactor, Packed, digest};
 use masthead_core::{Object, Resource, Status};
-use masthead_store::ResourceName;
 use parking_lot::Mutex;
 use tracing::error;
 
@@ -19,7 +18,7 @@ use crate::limits::{OPEN_BYTES_MAX, OPEN_OBJECTS_MAX};
 
 /// What compresses the objects of each resource.
 pub(crate) struct Packing {
-    packers: Mutex<HashMap<ResourceName, Arc<Packer>>>,
+    packers: Mutex<HashMap<Resource, Arc<Packer>>>,
     /// What is shorter stays as it is.
     bytes_min: usize,
 }
@@ -39,14 +38,14 @@ impl Packing {
     pub(crate) fn open(&self, resource: &Resource, cache: Cache) {
         let (compactor, bytes_min) = (Compactor::default(), self.bytes_min);
         let packer = Packer { compactor, cache, bytes_min };
-        self.packers.lock().insert(resource.into(), Arc::new(packer));
+        self.packers.lock().insert(resource.clone(), Arc::new(packer));
     }
 
     pub(crate) fn close(&self, resource: &Resource) {
-        self.packers.lock().remove(&resource.into());
+        self.packers.lock().remove(resource);
     }
 
-    pub(crate) fn packer(&self, resource: &ResourceName) -> Option<Arc<Packer>> {
+    pub(crate) fn packer(&self, resource: &Resource) -> Option<Arc<Packer>> {
         self.packers.lock().get(resource).cloned()
     }
 }

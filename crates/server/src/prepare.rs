@@ -4,7 +4,9 @@
 use masthead_core::{Status, StatusCause};
 use serde_json::{Value, json};
 
+use crate::definitions;
 use crate::document::{Members, canonical};
+use crate::meta;
 use crate::resources::Kind;
 use crate::validate;
 
@@ -85,12 +87,9 @@ pub(crate) fn check_type(
             }
         }
     }
+    meta::check_object(resource.kind(), resource.version(), members)?;
     let metadata = metadata_mut(members)?;
-    let given = match metadata.get("namespace") {
-        None | Some(Value::Null) => "",
-        Some(Value::String(given)) => given,
-        Some(_) => return Err(Status::bad_request("metadata.namespace is not a string")),
-    };
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !given.is_empty() && given != namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the \
                    request";
@@ -152,8 +151,8 @@ fn set_defaults(kind: &Kind, members: &mut Members, stamp: &Stamp) -> Result<(),
         let name = meta_text(members, "name").to_owned();
         let labels = child(metadata_mut(members)?, "labels")?;
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
-    } else if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        crate::definitions::establish(members, &stamp.now)?;
+    } else if kind.is(definitions::GROUP, "customresourcedefinitions") {
+        definitions::establish(members, None, &stamp.now)?;
         let metadata = metadata_mut(members)?;
         let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
         if let Some(list) = finalizers.as_array_mut()
@@ -193,8 +192,8 @@ pub(crate) fn update(
         let finalizers = current.get("spec").and_then(|it| it.get("finalizers")).cloned();
         child(&mut new, "spec")?.insert("finalizers".to_owned(), finalizers.unwrap_or_default());
     }
-    if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
-        crate::definitions::establish(&mut new, &stamp.now)?;
+    if kind.is(definitions::GROUP, "customresourcedefinitions") {
+        definitions::establish(&mut new, Some(current), &stamp.now)?;
     }
     finish(kind, current, new)
 }
@@ -211,6 +210,9 @@ pub(crate) fn update_status(
         Some(status) => changed.insert("status".to_owned(), status),
         None => changed.shift_remove("status"),
     };
+    if kind.is(definitions::GROUP, "customresourcedefinitions") {
+        definitions::check_status(&changed)?;
+    }
     finish(kind, current, changed)
 }
 

@@ -28,13 +28,15 @@ use crate::limits::{FRESH_WAIT, READY_WAIT, SELECTIVE_WATCH_BYTES, WATCH_TIMEOUT
 use crate::metrics::WatchCounters;
 use crate::packing::whole;
 use crate::route::Target;
+use crate::unreadable::UnreadableObjects;
 use crate::watching::{Start, WatchStream};
 
 /// Reads from the caches.
 pub(crate) struct Reads {
-    caches: ArcSwap<HashMap<ResourceName, Served>>,
+    caches: ArcSwap<HashMap<Resource, Served>>,
     store: Arc<dyn Store>,
     flights: Arc<Flights>,
+    unreadable: Arc<UnreadableObjects>,
     /// Some objects of the caches are held compressed.
     compressed: bool,
     began: Instant,
@@ -53,6 +55,7 @@ struct Served {
 /// What one resource looks like from outside.
 pub(crate) struct Statistics {
     pub(crate) resource: ResourceName,
+    pub(crate) version: String,
     pub(crate) memory: masthead_cache::Memory,
     pub(crate) revision: Revision,
     pub(crate) oldest: Revision,
@@ -79,11 +82,17 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl Reads {
-    pub(crate) fn new(store: Arc<dyn Store>, flights: Arc<Flights>, compressed: bool) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        flights: Arc<Flights>,
+        unreadable: Arc<UnreadableObjects>,
+        compressed: bool,
+    ) -> Self {
         Self {
             caches: ArcSwap::default(),
             store,
             flights,
+            unreadable,
             compressed,
             began: Instant::now(),
             opened: AtomicU64::new(0),
@@ -94,13 +103,13 @@ impl Reads {
     pub(crate) fn open(&self, resource: &Resource, cache: Cache, counters: WatchCounters) {
         let mut caches = HashMap::clone(&self.caches.load());
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        caches.insert(resource.into(), Served { cache, counters, number });
+        caches.insert(resource.clone(), Served { cache, counters, number });
         self.caches.store(Arc::new(caches));
     }
 
     pub(crate) fn close(&self, resource: &Resource) {
         let mut caches = HashMap::clone(&self.caches.load());
-        caches.remove(&resource.into());
+        caches.remove(resource);
         self.caches.store(Arc::new(caches));
         self.flights.end_resource(resource);
     }
@@ -110,7 +119,8 @@ impl Reads {
         let mut all: Vec<_> = caches
             .iter()
             .map(|(resource, Served { cache, counters, .. })| Statistics {
-                resource: resource.clone(),
+                resource: resource.into(),
+                version: resource.version().to_owned(),
                 memory: cache.memory(),
                 revision: cache.revision(),
                 oldest: cache.oldest(),
@@ -119,7 +129,9 @@ impl Reads {
                 counters: counters.clone(),
             })
             .collect();
-        all.sort_by(|one, other| one.resource.cmp(&other.resource));
+        all.sort_by(|one, other| {
+            (&one.resource, &one.version).cmp(&(&other.resource, &other.version))
+        });
         all
     }
 
@@ -130,7 +142,7 @@ impl Reads {
 
     fn served(&self, resource: &Resource) -> Result<Served, Status> {
         let caches = self.caches.load();
-        let served = caches.get(&resource.into()).ok_or_else(Status::no_such_path)?;
+        let served = caches.get(resource).ok_or_else(Status::no_such_path)?;
         if !served.cache.is_ready() {
             return Err(Status::cache_not_ready(self.began.elapsed().as_secs_f64()));
         }
@@ -181,6 +193,9 @@ impl Reads {
         let served = self.served(&proof.kind.resource)?;
         self.wait(&served.cache, at).await?;
         let Ok(key) = ObjectKey::new(&proof.namespace, &proof.name) else { return Ok(None) };
+        if self.unreadable.count() > 0 {
+            self.unreadable.check_object(&proof.kind.resource, &key.to_string())?;
+        }
         match served.cache.get(&key) {
             Some(found) if self.compressed => whole(&found).map(Some),
             found => Ok(found),
@@ -230,6 +245,7 @@ impl Reads {
                 self.continued(cache, token, &proof.namespace).await?
             }
         };
+        self.unreadable.check_all(&proof.kind.resource, &proof.namespace)?;
         let (meta, objects) = page(&snapshot, proof, options, start);
         let compressed = self.compressed;
         Ok(List { meta, objects, served: served.number, compressed })
@@ -289,6 +305,9 @@ impl Reads {
                 Revision::ZERO
             }
         };
+        if matches!(options.from, WatchFrom::State { .. }) {
+            self.unreadable.check_all(resource, &proof.namespace)?;
+        }
         let bytes = match options.from {
             WatchFrom::State { .. } if is_wide(proof, &options.selectors) => cache.memory().whole,
             WatchFrom::State { .. } => SELECTIVE_WATCH_BYTES,
@@ -319,7 +338,7 @@ impl Reads {
     /// For the server's own work: follows all of a resource from its present state on.
     pub(crate) fn follow(&self, proof: &Authorized<Target>) -> Option<masthead_cache::Cursor> {
         let caches = self.caches.load();
-        let served = caches.get(&(&proof.kind.resource).into())?;
+        let served = caches.get(&proof.kind.resource)?;
         let from = masthead_cache::From::State;
         served.cache.subscribe(Interest::all(), from, masthead_cache::Gaps::Bridge).ok()
     }

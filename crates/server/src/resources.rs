@@ -26,6 +26,10 @@ pub(crate) struct Kind {
     pub unconditional_update: bool,
     /// Comes from a CustomResourceDefinition.
     pub custom: bool,
+    /// Clients see this version.
+    pub served: bool,
+    /// Objects are stored in this version.
+    pub storage: bool,
 }
 
 /// The paths of a `scale` subresource, as a CustomResourceDefinition names them.
@@ -80,6 +84,8 @@ impl Kind {
             generation: row.has("generation"),
             unconditional_update: !row.has("conditional"),
             custom: false,
+            served: true,
+            storage: true,
         }
     }
 }

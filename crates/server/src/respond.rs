@@ -14,6 +14,7 @@ use masthead_core::{ListBody, Object, Projection, Status};
 use serde_json::Value;
 
 use crate::body::Body;
+use crate::budget::Share;
 use crate::document::Format;
 use crate::limits::GZIP_BYTES_MIN;
 use crate::negotiate::Encoding;
@@ -99,6 +100,14 @@ pub(crate) fn yaml_list(mut list: ListBody, gzip: bool) -> Answer {
     }
     let encoding = Encoding { format: Format::Yaml, ..Encoding::JSON };
     whole(StatusCode::OK, json.into(), encoding, gzip)
+}
+
+/// An answer that is there as a whole, and gives its share of a budget back when it is sent.
+pub(crate) fn counted(answer: Response<Body>, share: Share) -> Response<Body> {
+    answer.map(|body| match body {
+        Body::Whole(whole) => Body::Counted(whole, share),
+        other => other,
+    })
 }
 
 /// A list or a watch, as it is read.

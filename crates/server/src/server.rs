@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use masthead_cache::HistoryLimits;
 use masthead_store::{Range, Store, StoreError};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_rustls::TlsAcceptor;
@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::app::App;
 use crate::authn::Tokens;
+use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::connections::Connections;
 use crate::definitions;
@@ -111,13 +112,18 @@ impl Server {
         let (clock, limits) = (Clock::start(), Arc::new(limits));
         let seed = getrandom::u64().unwrap_or(0);
         let catalog = Arc::new(Catalog::new());
-        for kind in stored_definitions(&*store, &catalog).await? {
-            catalog.put(Arc::new(kind));
+        for versions in stored_definitions(&*store, &catalog).await? {
+            catalog.put(versions);
         }
         let feed =
             Arc::new(Feed::new(store.clone(), catalog.clone(), history, compress_bodies, seed));
         let flights = Flights::new(limits.clone());
-        let reads = Arc::new(Reads::new(store.clone(), flights.clone(), compress_bodies.is_some()));
+        let reads = Arc::new(Reads::new(
+            store.clone(),
+            flights.clone(),
+            feed.unreadable().clone(),
+            compress_bodies.is_some(),
+        ));
         open_caches(&catalog, &feed, &reads);
         let writes =
             Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone(), limits.event_ttl));
@@ -134,8 +140,13 @@ impl Server {
             pieces: Arc::new(Pieces::new(limits.zipped_bytes)),
             metrics,
             tokens,
-            reading: Semaphore::new(limits.reads_in_flight),
-            writing: Semaphore::new(limits.writes_in_flight),
+            reading: Budget::new(limits.reads_in_flight, "reads at once", "max-reads-in-flight"),
+            writing: Budget::new(limits.writes_in_flight, "writes at once", "max-writes-in-flight"),
+            receiving: Budget::new(
+                limits.request_bytes_in_flight,
+                "bytes of request bodies",
+                "max-request-bytes-in-flight",
+            ),
             limits,
             defined: defined_up_to,
             begun,
@@ -193,7 +204,10 @@ impl Server {
 }
 
 /// What the definitions in the store define, so that their objects are followed from the beginning.
-async fn stored_definitions(store: &dyn Store, catalog: &Catalog) -> Result<Vec<Kind>, StoreError> {
+async fn stored_definitions(
+    store: &dyn Store,
+    catalog: &Catalog,
+) -> Result<Vec<Vec<Arc<Kind>>>, StoreError> {
     let kinds = catalog.now();
     let group = "apiextensions.k8s.io";
     let definitions =
@@ -204,9 +218,11 @@ async fn stored_definitions(store: &dyn Store, catalog: &Catalog) -> Result<Vec<
         let page = store.range(Range { resource, after, limit: DEFINITIONS_PAGE, at }).await?;
         for value in &page.values {
             let members = serde_json::from_slice(value.body()).ok();
-            let kind = members.and_then(|it| definitions::read(&it).ok());
-            let known = |kind: &Kind| kinds.stored(kind.resource.group(), kind.resource.plural());
-            found.extend(kind.filter(|it| known(it).is_none()));
+            let versions = members.and_then(|it| definitions::read(&it).ok()).unwrap_or_default();
+            let is_built_in = |kind: &Kind| !kinds.versions(&(&kind.resource).into()).is_empty();
+            if versions.first().is_some_and(|stored| !is_built_in(stored)) {
+                found.push(versions.into_iter().map(Arc::new).collect());
+            }
         }
         after = page.next;
         if after.is_none() {

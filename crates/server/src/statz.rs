@@ -16,7 +16,7 @@ impl App {
             .iter()
             .map(|it| {
                 json!({
-                    "resource": it.resource.as_str(), "ready": it.ready,
+                    "resource": it.resource.as_str(), "version": it.version, "ready": it.ready,
                     "objects": it.memory.objects, "bytes": it.memory.total(),
                     "bodyBytes": it.memory.bodies, "wholeBytes": it.memory.whole,
                     "historyBytes": it.memory.history,

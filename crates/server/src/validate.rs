@@ -47,8 +47,11 @@ pub(crate) fn metadata(kind: &Kind, metadata: &Members) -> Result<(), Status> {
             causes.push(StatusCause::invalid("metadata.annotations", key, QUALIFIED));
         }
     }
-    check_list(metadata, "finalizers", Value::is_string, &mut causes);
+    let is_finalizer = |value: &Value| value.as_str().is_some_and(is_qualified);
+    check_list(metadata, "finalizers", is_finalizer, &mut causes);
     check_list(metadata, "ownerReferences", is_owner, &mut causes);
+    check_controllers(metadata, &mut causes);
+    check_list(metadata, "managedFields", is_manager, &mut causes);
     if causes.is_empty() {
         return Ok(());
     }
@@ -60,6 +63,21 @@ fn is_owner(owner: &Value) -> bool {
     ["apiVersion", "kind", "name", "uid"]
         .iter()
         .all(|part| owner[part].as_str().is_some_and(|text| !text.is_empty()))
+}
+
+/// Only one owner can be the controller.
+fn check_controllers(metadata: &Members, causes: &mut Vec<StatusCause>) {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let mut controllers = owners.filter(|owner| owner["controller"] == true);
+    if let Some(second) = controllers.nth(1) {
+        let why = "Only one reference can have Controller set to true";
+        causes.push(StatusCause::invalid("metadata.ownerReferences", &second.to_string(), why));
+    }
+}
+
+fn is_manager(entry: &Value) -> bool {
+    matches!(entry["operation"].as_str(), Some("Apply" | "Update"))
+        && matches!(entry["fieldsType"].as_str(), None | Some("" | "FieldsV1"))
 }
 
 fn check_list(
@@ -121,7 +139,7 @@ pub(crate) fn name_problem(kind: &Kind, name: &str) -> Option<&'static str> {
         return bad.then_some(SEGMENT);
     }
     if kind.is("", "namespaces") || kind.is("", "services") {
-        return (!is_label(name)).then_some(LABEL);
+        return (!is_dns_label(name)).then_some(LABEL);
     }
     (!is_subdomain(name)).then_some(SUBDOMAIN)
 }
@@ -130,7 +148,8 @@ fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-fn is_label(text: &str) -> bool {
+/// Whether a text is a DNS label.
+pub(crate) fn is_dns_label(text: &str) -> bool {
     text.len() <= LABEL_BYTES_MAX && is_part(text)
 }
 
@@ -142,7 +161,8 @@ fn is_part(text: &str) -> bool {
         && bytes.iter().all(|&byte| is_alphanumeric(byte) || byte == b'-')
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// Whether a text is a DNS subdomain.
+pub(crate) fn is_subdomain(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX && text.split('.').all(is_part)
 }
 
@@ -178,7 +198,8 @@ mod tests {
         for name in ["", "A", "-a", "a-", "a..b", ".a", "a_b", "a/b", &"a".repeat(254)] {
             assert!(!is_subdomain(name), "{name}");
         }
-        assert!(is_label(&"a".repeat(63)) && !is_label(&"a".repeat(64)) && !is_label("a.b"));
+        assert!(is_dns_label(&"a".repeat(63)));
+        assert!(!is_dns_label(&"a".repeat(64)) && !is_dns_label("a.b"));
     }
 
     #[test]

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use masthead_core::{Freshness, ListOptions, Object, Reason, Status, StatusCause};
-use masthead_store::{CommitError, Committed, Condition, Store, Write};
+use masthead_store::{CommitError, Committed, Condition, Requirement, Store, Write};
 use serde_json::Value;
 
 use crate::authz::Authorized;
 use crate::catalog::Catalog;
+use crate::definitions;
 use crate::document::{self, Members};
+use crate::feed::stored_object;
 use crate::limits::{DELETE_GROUP, GENERATE_NAME_MAX, NAME_TRIES, WRITE_TRIES};
+use crate::meta;
 use crate::packing::whole;
 use crate::patch::Patch;
 use crate::prepare::{self, Outcome, Stamp, meta_text};
@@ -19,6 +22,9 @@ use crate::reads::Reads;
 use crate::resources::Kind;
 use crate::route::{Subresource, Target};
 use crate::scale;
+
+/// Namespaces that Kubernetes lets nobody delete.
+const PERMANENT_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Writes to the store.
 pub(crate) struct Writes {
@@ -64,8 +70,9 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// Reads a body, which may be missing.
     pub(crate) fn read(members: &Members) -> Result<Self, Status> {
+        meta::check_delete_options(members)?;
         if let Some(kind) = members.get("kind").and_then(Value::as_str)
-            && kind != "DeleteOptions"
+            && !matches!(kind, "" | "DeleteOptions")
         {
             let why = format!("the body of a delete is a DeleteOptions and not a {kind}");
             return Err(Status::bad_request(why));
@@ -129,7 +136,7 @@ impl Writes {
     ) -> Result<Object, Status> {
         let kind = &*proof.kind;
         prepare::check_type(kind, &proof.namespace, &mut members)?;
-        self.check_namespace(kind, &proof.namespace).await?;
+        self.parents(kind, &proof.namespace, Freshness::Cached).await?;
         let name = meta_text(&members, "name").to_owned();
         let base = meta_text(&members, "generateName").to_owned();
         if name.is_empty() && base.is_empty() {
@@ -145,7 +152,7 @@ impl Writes {
                 prepare::metadata_mut(&mut members)?.insert("name".to_owned(), generated.into());
             }
             let members = prepare::create(kind, members, &stamp())?;
-            match self.store_new(kind, members, dry_run).await {
+            match self.store_below_parents(kind, &proof.namespace, &members, dry_run).await {
                 Err(Creating::Taken) => {}
                 Err(Creating::Refused(status)) => return Err(status),
                 Ok(object) => return Ok(object),
@@ -155,56 +162,100 @@ impl Writes {
         Err(Status::already_exists(&kind.resource, &name))
     }
 
-    async fn store_new(
+    /// Stores a new object on condition that its parents are what they were when they were looked at. If
+    /// one has changed meanwhile, they are looked at again.
+    async fn store_below_parents(
         &self,
         kind: &Kind,
-        mut members: Members,
+        namespace: &str,
+        members: &Members,
         dry_run: bool,
     ) -> Result<Object, Creating> {
+        let object = document::object(kind, members)?;
         if dry_run {
-            prepare::metadata_mut(&mut members)?.shift_remove("resourceVersion");
-            let object = document::object(kind, &members)?;
-            let scope = Authorized::internal(
-                &Arc::new(kind.clone()),
-                object.key().namespace(),
-                object.key().name(),
-            );
-            let there = self.reads.find(&scope, Freshness::MostRecent).await?;
-            return if there.is_some() { Err(Creating::Taken) } else { Ok(object) };
+            return self.dry_create(kind, members).await;
         }
-        let object = document::object(kind, &members)?;
-        let write = Write::put((&kind.resource).into(), object, Condition::Absent);
-        let write = write.with_ttl(self.ttl(kind));
-        match self.commit(write).await {
-            Ok(committed) => Ok(value_of(kind, &committed)?),
-            Err(CommitError::Conflict { .. }) => Err(Creating::Taken),
-            Err(error) => Err(refusal(&error).into()),
+        let mut fresh = Freshness::Cached;
+        for _ in 0..WRITE_TRIES {
+            let requires = self.parents(kind, namespace, fresh).await?;
+            let write = Write::put((&kind.resource).into(), object.clone(), Condition::Absent);
+            let write = write.with_ttl(self.ttl(kind)).with_requirements(requires);
+            match self.commit(write).await {
+                Ok(committed) => return Ok(value_of(kind, &committed)?),
+                Err(CommitError::Conflict { .. }) => return Err(Creating::Taken),
+                Err(CommitError::Superseded) => fresh = Freshness::MostRecent,
+                Err(error) => return Err(refusal(&error).into()),
+            }
         }
+        let why = "its namespace or its definition changes too often; try again";
+        Err(Status::too_many_requests(why, 1).into())
     }
 
-    /// A namespaced object needs a namespace that is there to stay (W32b).
-    async fn check_namespace(&self, kind: &Kind, namespace: &str) -> Result<(), Status> {
-        if !kind.namespaced() {
-            return Ok(());
-        }
+    /// What [`Writes::store_below_parents`] would have answered.
+    async fn dry_create(&self, kind: &Kind, members: &Members) -> Result<Object, Creating> {
+        let mut members = members.clone();
+        prepare::metadata_mut(&mut members)?.shift_remove("resourceVersion");
+        let object = document::object(kind, &members)?;
+        let key = object.key();
+        let scope = Authorized::internal(&Arc::new(kind.clone()), key.namespace(), key.name());
+        let there = self.reads.find(&scope, Freshness::MostRecent).await?;
+        if there.is_some() { Err(Creating::Taken) } else { Ok(object) }
+    }
+
+    /// What a new object needs, and that has to stay for it to be stored: its namespace (W32b), and of a
+    /// custom resource the definition (W39). One that is being deleted takes nothing new. The store checks
+    /// them again with the write, so nothing is created that the end of either does not see.
+    async fn parents(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        fresh: Freshness,
+    ) -> Result<Vec<Requirement>, Status> {
+        let mut parents = Vec::new();
         let kinds = self.catalog.now();
-        let namespaces = kinds.find("", "v1", "namespaces").expect("is built in");
-        let scope = Authorized::internal(namespaces, "", namespace);
-        let mut found = self.reads.find(&scope, Freshness::Cached).await?;
-        if found.is_none() {
-            found = self.reads.find(&scope, Freshness::MostRecent).await?;
+        if kind.custom {
+            let definitions =
+                kinds.stored(definitions::GROUP, "customresourcedefinitions").expect("is built in");
+            let name = kind.resource.to_string();
+            let found = self.parent(definitions, &name, fresh).await?;
+            let found = found.ok_or_else(Status::no_such_path)?;
+            if found.deletion_timestamp().is_some() {
+                let why = "create not allowed while custom resource definition is terminating";
+                return Err(Status::with(405, Reason::MethodNotAllowed, why));
+            }
+            parents.push(requirement(definitions, &found));
         }
-        let Some(found) = found else {
-            return Err(Status::not_found(&namespaces.resource, namespace));
-        };
-        if found.deletion_timestamp().is_some() {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being \
-                 terminated"
-            );
-            return Err(Status::forbidden(&kind.resource, "", why));
+        if kind.namespaced() {
+            let namespaces = kinds.stored("", "namespaces").expect("is built in");
+            let Some(found) = self.parent(namespaces, namespace, fresh).await? else {
+                return Err(Status::not_found(&namespaces.resource, namespace));
+            };
+            if found.deletion_timestamp().is_some() {
+                let why = format!(
+                    "unable to create new content in namespace {namespace} because it is being \
+                     terminated"
+                );
+                return Err(Status::forbidden(&kind.resource, "", why));
+            }
+            parents.push(requirement(namespaces, &found));
         }
-        Ok(())
+        Ok(parents)
+    }
+
+    /// A parent by its name. One that the cache does not have may be new.
+    async fn parent(
+        &self,
+        kind: &Arc<Kind>,
+        name: &str,
+        fresh: Freshness,
+    ) -> Result<Option<Object>, Status> {
+        let scope = Authorized::internal(kind, "", name);
+        match self.reads.find(&scope, fresh).await? {
+            None if fresh == Freshness::Cached => {
+                self.reads.find(&scope, Freshness::MostRecent).await
+            }
+            found => Ok(found),
+        }
     }
 
     /// Replaces an object, or the part of it that the subresource names.
@@ -215,9 +266,7 @@ impl Writes {
         dry_run: bool,
     ) -> Result<Changed, Status> {
         let kind = &*proof.kind;
-        if proof.subresource != Some(Subresource::Scale) {
-            prepare::check_type(kind, &proof.namespace, &mut members)?;
-        }
+        check_type(proof, &mut members)?;
         let name = meta_text(&members, "name");
         if name != proof.name && !name.is_empty() {
             let why = format!(
@@ -228,9 +277,10 @@ impl Writes {
         }
         let name = proof.name.as_str();
         prepare::metadata_mut(&mut members)?.insert("name".to_owned(), name.into());
-        if !kind.unconditional_update && meta_text(&members, "resourceVersion").is_empty() {
+        let version = meta_text(&members, "resourceVersion");
+        if !kind.unconditional_update && matches!(version, "" | "0") {
             let why = "must be specified for an update";
-            let cause = StatusCause::invalid("metadata.resourceVersion", "", why);
+            let cause = StatusCause::invalid("metadata.resourceVersion", version, why);
             let resource = &kind.resource;
             return Err(Status::invalid(resource.group(), resource.kind(), name, vec![cause]));
         }
@@ -255,9 +305,7 @@ impl Writes {
                 _ => current.clone(),
             };
             let mut patched = patch.apply(&shown)?;
-            if proof.subresource != Some(Subresource::Scale) {
-                prepare::check_type(&proof.kind, &proof.namespace, &mut patched)?;
-            }
+            check_type(proof, &mut patched)?;
             if meta_text(&patched, "name") != proof.name {
                 return Err(Status::bad_request("a patch must not change metadata.name"));
             }
@@ -272,15 +320,20 @@ impl Writes {
         proof: &Authorized<Target>,
         options: &DeleteOptions,
     ) -> Result<Changed, Status> {
+        let is_namespace = proof.kind.is("", "namespaces");
+        if is_namespace && PERMANENT_NAMESPACES.contains(&proof.name.as_str()) {
+            let why = "this namespace may not be deleted";
+            return Err(Status::forbidden(&proof.kind.resource, &proof.name, why));
+        }
         let stamp = stamp();
         let deleted = self.change(proof, options.dry_run, |current| {
             options.preconditions.check(&proof.kind, current)?;
             prepare::delete(&proof.kind, current, &stamp)
         });
         let deleted = deleted.await?;
-        if proof.kind.is("", "namespaces") {
-            // Whoever is told of it finds that nothing more can be made there. If it takes too long, it
-            // is deleted all the same.
+        if is_namespace || proof.kind.is(definitions::GROUP, "customresourcedefinitions") {
+            // A client that has the answer finds that nothing more can be made in it. If this takes too
+            // long, it is deleted all the same.
             let _ = self.reads.find(proof, Freshness::MostRecent).await;
         }
         Ok(deleted)
@@ -384,6 +437,14 @@ impl Writes {
     }
 }
 
+/// Checks the type of an object in an update, which for `scale` is another than the resource's.
+fn check_type(proof: &Authorized<Target>, members: &mut Members) -> Result<(), Status> {
+    if proof.subresource == Some(Subresource::Scale) {
+        return meta::check_object("Scale", "v1", members);
+    }
+    prepare::check_type(&proof.kind, &proof.namespace, members)
+}
+
 /// What an update or a patch makes of the object, by subresource.
 fn becomes(
     proof: &Authorized<Target>,
@@ -402,6 +463,12 @@ fn becomes(
         }
         (Some(Subresource::Scale), None) => Err(Status::no_such_path()),
     }
+}
+
+/// A parent at the revision at which it was looked at.
+fn requirement(kind: &Kind, parent: &Object) -> Requirement {
+    let resource = (&kind.resource).into();
+    Requirement { resource, key: parent.key().clone(), revision: parent.revision() }
 }
 
 /// Why an object was not created.
@@ -425,7 +492,7 @@ fn gone_is_fine(result: Result<Changed, Status>) -> Result<Option<Object>, Statu
 }
 
 fn value_of(kind: &Kind, committed: &Committed) -> Result<Object, Status> {
-    committed.value.object(&kind.resource).map_err(Status::internal)
+    stored_object(&kind.resource, kind.custom, &committed.value).map_err(Status::internal)
 }
 
 /// The answer to a write that the store did not take, conflicts aside.

@@ -49,7 +49,7 @@ pub(super) fn is_simple<B: http_body::Body>(request: &Request<B>) -> bool {
 /// Is a response sent without hyper, if the request allows it?
 pub(super) fn is_long(response: &Response<Body>) -> bool {
     match response.body() {
-        Body::Whole(_) => false,
+        Body::Whole(_) | Body::Counted(..) => false,
         Body::List(list) => list.length().is_some_and(|bytes| bytes >= TAKEN_LIST_BYTES_MIN),
         Body::Watch(_) => true,
     }
@@ -60,7 +60,7 @@ impl Long {
     pub(super) fn of(response: Response<Body>) -> Option<Self> {
         let (mut parts, body) = response.into_parts();
         let (stream, name, value) = match body {
-            Body::Whole(_) => return None,
+            Body::Whole(_) | Body::Counted(..) => return None,
             Body::List(list) => {
                 let length = HeaderValue::from(list.length()?);
                 (Stream::List(list), CONTENT_LENGTH, length)

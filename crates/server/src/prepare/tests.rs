@@ -47,7 +47,7 @@ fn w22_the_times_of_field_managers_are_no_change() {
     let maps = kind("", "configmaps");
     let body = |time: &str| {
         json!({"metadata": {"name": "a", "namespace": "n",
-        "managedFields": [{"manager": "x", "time": time}]}})
+        "managedFields": [{"manager": "x", "operation": "Update", "time": time}]}})
     };
     let old = stored(&maps, body("2030-01-01T00:00:00Z"));
     let again = update(&maps, &old, members(body("2031-01-01T00:00:00Z")), &stamp());

@@ -71,9 +71,9 @@ rules! {
     async fn metrics_and_statistics_tell_of_watches_and_objects(world) {
         world.set("a", "1").await;
         let _watch = world.watch(&format!("{}?watch=true", crate::world::MAPS)).await;
-        let line = "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 1";
+        let line = "apiserver_resource_objects{group=\"\",version=\"v1\",resource=\"configmaps\"} 1";
         let metrics = world.until("/metrics", |answer| answer.text().contains(line)).await.text();
-        assert!(metrics.contains("apiserver_registered_watchers{group=\"\",resource=\"configmaps\"} 1"));
+        assert!(metrics.contains("apiserver_registered_watchers{group=\"\",version=\"v1\",resource=\"configmaps\"} 1"));
         assert!(metrics.contains("apiserver_request_total{"));
         let statistics = world.get("/statz").await.ok();
         let all = statistics["resources"].as_array().unwrap();

@@ -107,6 +107,7 @@ pub(crate) fn config(limits: Limits) -> Config {
     let user =
         |name: &str, group: &str| User { name: name.to_owned(), groups: vec![group.to_owned()] };
     tokens.add(TOKEN, user("conformance", MASTERS));
+    tokens.add("quiet-token", user("quiet", MASTERS));
     tokens.add("reader-token", user("reader", READERS));
     tokens.add("stranger-token", user("stranger", "strangers"));
     Config {
