@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::limits::{DUPLICATES_MAX, JSON_DEPTH_MAX};
+use crate::limits::{DUPLICATES_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use crate::packing::whole;
 use crate::resources::Kind;
 
@@ -55,10 +55,10 @@ impl Document {
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut duplicates = Vec::new();
-        let node = Node { depth: 0, path: Path::Root, duplicates: &mut duplicates };
+        let mut noted = Noted::default();
+        let node = Node { depth: 0, path: Path::Root, noted: &mut noted };
         let value = node.deserialize(deserializer)?;
-        Ok(Self { value, duplicates })
+        Ok(Self { value, duplicates: noted.duplicates })
     }
 }
 
@@ -83,7 +83,16 @@ impl fmt::Display for Path<'_> {
 struct Node<'a> {
     depth: usize,
     path: Path<'a>,
-    duplicates: &'a mut Vec<String>,
+    noted: &'a mut Noted,
+}
+
+/// What is noted about a whole document while it is read.
+#[derive(Default)]
+struct Noted {
+    /// Members that stand twice.
+    duplicates: Vec<String>,
+    /// Keys and values that were read.
+    values: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -93,6 +102,12 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
         if self.depth > JSON_DEPTH_MAX {
             return Err(D::Error::custom(format_args!(
                 "it nests more than {JSON_DEPTH_MAX} levels deep"
+            )));
+        }
+        self.noted.values += 1;
+        if self.noted.values > JSON_VALUES_MAX {
+            return Err(D::Error::custom(format_args!(
+                "it has more than {JSON_VALUES_MAX} keys and values"
             )));
         }
         deserializer.deserialize_any(self)
@@ -147,7 +162,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut values = Vec::new();
         loop {
             let path = Path::Item(&self.path, values.len());
-            let node = Node { depth: self.depth + 1, path, duplicates: self.duplicates };
+            let node = Node { depth: self.depth + 1, path, noted: self.noted };
             match items.next_element_seed(node)? {
                 Some(value) => values.push(value),
                 None => return Ok(Value::Array(values)),
@@ -159,10 +174,11 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut values = Map::new();
         while let Some(name) = members.next_key::<String>()? {
             let path = Path::Member(&self.path, &name);
-            if values.contains_key(&name) && self.duplicates.len() < DUPLICATES_MAX {
-                self.duplicates.push(path.to_string());
+            self.noted.values += 1;
+            if values.contains_key(&name) && self.noted.duplicates.len() < DUPLICATES_MAX {
+                self.noted.duplicates.push(path.to_string());
             }
-            let node = Node { depth: self.depth + 1, path, duplicates: self.duplicates };
+            let node = Node { depth: self.depth + 1, path, noted: self.noted };
             let value = members.next_value_seed(node)?;
             values.insert(name, value);
         }
@@ -272,6 +288,20 @@ mod tests {
         let refused = read(&nested(JSON_DEPTH_MAX + 2), Format::Json).expect_err("is too deep");
         assert!(refused.contains("64 levels"), "{refused}");
         assert!(read(&"[".repeat(100_000), Format::Yaml).is_err());
+    }
+
+    #[test]
+    fn values_are_bounded_at_their_limit() {
+        let array = |values: usize| format!("[{}1]", "1,".repeat(values - 2));
+        assert!(read(&array(JSON_VALUES_MAX), Format::Json).is_ok());
+        let refused = read(&array(JSON_VALUES_MAX + 1), Format::Json).expect_err("is too much");
+        assert!(refused.contains("500000 keys and values"), "{refused}");
+        let map = |members: usize| {
+            let members: Vec<_> = (0..members).map(|number| format!("\"{number}\":1")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert!(read(&map(JSON_VALUES_MAX / 2 - 1), Format::Json).is_ok());
+        assert!(read(&map(JSON_VALUES_MAX / 2), Format::Json).is_err());
     }
 
     #[test]

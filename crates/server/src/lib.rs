@@ -47,12 +47,15 @@ mod packing;
 mod params;
 mod patch;
 mod prepare;
+#[cfg(test)]
+mod random;
 mod reads;
 mod records;
 mod resources;
 mod respond;
 mod route;
 mod scale;
+mod self_check;
 mod server;
 mod statz;
 mod told;

@@ -146,6 +146,14 @@ pub(crate) const PIECE_OBJECTS_MIN: usize = 8;
 pub(crate) const PIECE_BORDERS: u64 = 8;
 /// Bytes of such a piece before it is compressed: a millisecond's work, and an object.
 pub(crate) const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// One in so many uses of a compressed piece is compared with its text: reading it takes a quarter of the
+/// time of compressing it, so checks cost less than a hundredth.
+pub(crate) const PIECE_CHECK_EVERY: u64 = 64;
+/// One in so many shared chunks of events is compared with a fresh one.
+pub(crate) const FRAMES_CHECK_EVERY: u64 = 1024;
+/// One in so many compressed bodies is opened at once and compared. All are compared with their digest
+/// whenever they are opened.
+pub(crate) const BODY_CHECK_EVERY: u64 = 64;
 /// Room that the compressor is given at least: with less, a flush takes many calls.
 pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
 /// Unreadable objects that are remembered of each resource: enough to name some, and to notice that they
@@ -153,6 +161,13 @@ pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
 pub(crate) const UNREADABLE_MAX: usize = 100;
 /// A list in YAML is put together as a whole: its JSON, the values in it, and the text.
 pub(crate) const YAML_LIST_FACTOR: usize = 10;
+/// Bytes of JSON that the copies of one JSON patch may add, as many as a body may have: each copy may double
+/// what is there.
+pub(crate) const PATCH_COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// JSON values in one body, keys and values of maps counted apart. A value takes up to 250 bytes in memory
+/// and a body is there some three times while it is worked on, so one takes 400 MB at the most. The largest
+/// definitions that are in use have some 100,000.
+pub(crate) const JSON_VALUES_MAX: usize = 500_000;
 /// How often a write is tried again when somebody else was faster (W36).
 pub(crate) const WRITE_TRIES: usize = 16;
 /// How often another generated name is tried (W34).

@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use crate::feed::split;
 use crate::flights::Flights;
 use crate::reads::{Reads, Statistics};
+use crate::self_check;
 
 /// What the watches of one resource count.
 #[derive(Clone, Debug, Default)]
@@ -168,6 +169,17 @@ impl Collector for Gauges {
             for it in &all {
                 let labels = labels(it);
                 ConstCounter::new(read(it)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let name = "masthead_view_checks";
+        let help = "Kept or shared views that were compared with fresh ones";
+        let counter = ConstCounter::new(0_u64);
+        let mut family = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+        for check in self_check::ALL {
+            let (right, wrong) = check.counts();
+            for (result, count) in [("right", right), ("wrong", wrong)] {
+                let labels = [("view", check.view), ("result", result)];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
         }
         let singles = [

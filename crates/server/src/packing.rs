@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use masthead_cache::Cache;
 use masthead_compact::{Compactor, Packed, digest};
@@ -14,7 +15,8 @@ use masthead_core::{Object, Resource, Status};
 use parking_lot::Mutex;
 use tracing::error;
 
-use crate::limits::{OPEN_BYTES_MAX, OPEN_OBJECTS_MAX};
+use crate::limits::{BODY_CHECK_EVERY, OPEN_BYTES_MAX, OPEN_OBJECTS_MAX};
+use crate::self_check::COMPRESSED_BODIES;
 
 /// What compresses the objects of each resource.
 pub(crate) struct Packing {
@@ -28,6 +30,8 @@ pub(crate) struct Packer {
     compactor: Compactor,
     cache: Cache,
     bytes_min: usize,
+    /// Bodies that were compressed. One in so many is opened at once and compared.
+    compressed: AtomicU64,
 }
 
 impl Packing {
@@ -37,7 +41,8 @@ impl Packing {
 
     pub(crate) fn open(&self, resource: &Resource, cache: Cache) {
         let (compactor, bytes_min) = (Compactor::default(), self.bytes_min);
-        let packer = Packer { compactor, cache, bytes_min };
+        let compressed = AtomicU64::new(0);
+        let packer = Packer { compactor, cache, bytes_min, compressed };
         self.packers.lock().insert(resource.clone(), Arc::new(packer));
     }
 
@@ -56,7 +61,14 @@ impl Packer {
         if object.body().len() < self.bytes_min {
             return object;
         }
-        self.compactor.hold(&object).unwrap_or(object)
+        let Some(held) = self.compactor.hold(&object) else { return object };
+        if !self.compressed.fetch_add(1, Ordering::Relaxed).is_multiple_of(BODY_CHECK_EVERY) {
+            return held;
+        }
+        let opened = masthead_compact::open(&held);
+        let is_right = opened.is_ok_and(|opened| opened.body() == object.body());
+        COMPRESSED_BODIES.record(is_right);
+        if is_right { held } else { object }
     }
 
     /// One of a list, of which the cache may have most already: what is equal is not compressed again.
@@ -76,6 +88,7 @@ impl Packer {
 /// An object with its JSON, however it is held.
 pub(crate) fn whole(object: &Object) -> Result<Object, Status> {
     masthead_compact::open(object).map_err(|err| {
+        COMPRESSED_BODIES.record(false);
         error!(key = %object.key(), %err, "an object in memory cannot be read");
         Status::internal(format!("the object {} cannot be read: {err}", object.key()))
     })
@@ -148,7 +161,15 @@ mod tests {
 
     fn packer() -> (masthead_cache::Writer, Packer) {
         let (writer, cache) = Cache::new(Config::default());
-        (writer, Packer { compactor: Compactor::default(), cache, bytes_min: 600 })
+        (
+            writer,
+            Packer {
+                compactor: Compactor::default(),
+                cache,
+                bytes_min: 600,
+                compressed: AtomicU64::new(0),
+            },
+        )
     }
 
     #[test]
@@ -166,6 +187,18 @@ mod tests {
             let bytes = |it: &Object| it.body().len();
             bytes(&pod("large", 2000)) + bytes(&pod("small", 10))
         });
+    }
+
+    /// V1: whatever a body has in it, it comes back as it was.
+    #[test]
+    fn v1_compressed_bodies_of_random_content_open_to_what_they_were() {
+        let (_writer, packer) = packer();
+        let mut random = crate::random::Random::new(0x5eed);
+        for revision in 1..=2_000 {
+            let object = random.object(revision);
+            let opened = whole(&packer.pack(object.clone())).unwrap();
+            assert_eq!(opened.body(), object.body(), "{revision}");
+        }
     }
 
     #[test]

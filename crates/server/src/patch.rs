@@ -1,10 +1,13 @@
 //! JSON and merge patches (W36).
 
+use std::io;
+
+use json_patch::PatchOperation;
 use masthead_core::{Reason, Status};
 use serde_json::Value;
 
 use crate::document::{Document, Format, Members};
-use crate::limits::PATCH_OPERATIONS_MAX;
+use crate::limits::{PATCH_COPIED_BYTES_MAX, PATCH_OPERATIONS_MAX};
 
 /// A patch that has been read.
 #[derive(Debug)]
@@ -49,15 +52,59 @@ impl Patch {
     pub(crate) fn apply(&self, current: &Members) -> Result<Members, Status> {
         let mut value = Value::Object(current.clone());
         match self {
-            Self::Json(patch) => json_patch::patch(&mut value, patch).map_err(|error| {
-                Status::with(422, Reason::Invalid, format!("the patch does not apply: {error}"))
-            })?,
+            Self::Json(patch) => apply_json(&mut value, patch)?,
             Self::Merge(patch) => json_patch::merge(&mut value, patch),
         }
         match value {
             Value::Object(members) => Ok(members),
             _ => Err(Status::bad_request("the patch leaves no object")),
         }
+    }
+}
+
+/// Applies the operations one after the other. Copies may double what is there with each operation, so the
+/// bytes that they add are summed up before each of them is made.
+fn apply_json(value: &mut Value, patch: &[PatchOperation]) -> Result<(), Status> {
+    let refused = |why: String| Status::with(422, Reason::Invalid, why);
+    let mut copied = 0;
+    for (number, operation) in patch.iter().enumerate() {
+        if let PatchOperation::Copy(copy) = operation
+            && let Ok(source) = copy.from.resolve(value)
+        {
+            copied += json_bytes(source);
+            if copied > PATCH_COPIED_BYTES_MAX {
+                return Err(refused(format!(
+                    "unable to copy {} (operation {number}): the accumulated size increase of copy \
+                     is {copied}, exceeding the limit {PATCH_COPIED_BYTES_MAX}",
+                    copy.from
+                )));
+            }
+        }
+        json_patch::patch(value, std::slice::from_ref(operation)).map_err(|error| {
+            refused(format!("the patch does not apply: operation {number}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Bytes of a value as JSON.
+fn json_bytes(value: &Value) -> usize {
+    let mut counter = ByteCounter(0);
+    serde_json::to_writer(&mut counter, value).expect("values with text keys are JSON");
+    counter.0
+}
+
+/// Counts what is written to it.
+struct ByteCounter(usize);
+
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -85,6 +132,26 @@ mod tests {
         assert_eq!(apply(json, &json!([{"op": "remove", "path": "/x"}]), &object), Err(422));
         assert_eq!(apply(json, &json!({"a": 1}), &object), Err(400));
         assert_eq!(apply(json, &json!([{"op": "jump", "path": "/a"}]), &object), Err(400));
+    }
+
+    #[test]
+    fn w36_copies_add_up_to_their_limit_and_no_more() {
+        let half = "x".repeat(PATCH_COPIED_BYTES_MAX / 2 - 2);
+        let object = json!({"half": half});
+        let copy = |to: &str| json!({"op": "copy", "from": "/half", "path": to});
+        let two = json!([copy("/a"), copy("/b")]);
+        assert!(apply(TYPES[0], &two, &object).is_ok(), "as much as there may be");
+        let more = json!([{"op": "add", "path": "/one", "value": 1}, copy("/a"), copy("/b"),
+            {"op": "copy", "from": "/one", "path": "/c"}]);
+        assert_eq!(apply(TYPES[0], &more, &object), Err(422), "a byte more");
+    }
+
+    #[test]
+    fn w36_copies_that_double_are_refused_before_they_take_memory() {
+        let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": [1]})];
+        operations.extend(vec![double; 60]);
+        assert_eq!(apply(TYPES[0], &Value::Array(operations), &json!({})), Err(422));
     }
 
     #[test]

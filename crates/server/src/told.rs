@@ -7,8 +7,9 @@ use masthead_cache::{Batch, Cursor, Event, Overtaken};
 use masthead_core::{Frame, Projection, Revision, Status};
 
 use crate::body::Slices;
-use crate::limits::SHARED_CHUNK_BYTES_MAX;
+use crate::limits::{FRAMES_CHECK_EVERY, SHARED_CHUNK_BYTES_MAX};
 use crate::packing::whole_of_many;
+use crate::self_check::SHARED_FRAMES;
 
 /// What the watches of a thread are told, one after the other. What two in a row are told the same of, as
 /// when many watch one resource, becomes one piece that they share.
@@ -18,6 +19,8 @@ pub(crate) struct Telling {
     /// The events of the batch with their objects open, where some are held compressed.
     opened: Option<Vec<Event>>,
     chunk: Chunk,
+    /// Chunks that were shared. One in so many is compared with a fresh one.
+    shared: u64,
 }
 
 /// What the batch was made into.
@@ -103,10 +106,16 @@ impl Telling {
     /// The same as a chunk of HTTP/1.1.
     pub(crate) fn chunk(&mut self, projection: Projection) -> Slices {
         match &self.chunk {
-            Chunk::Piece(of, piece) if *of == projection => return piece.clone().into(),
+            Chunk::Piece(of, piece) if *of == projection => {
+                let piece = piece.clone();
+                self.shared += 1;
+                if !self.shared.is_multiple_of(FRAMES_CHECK_EVERY) {
+                    return piece.into();
+                }
+                return self.checked(projection, piece).into();
+            }
             Chunk::Slices(of) if *of == projection => {
-                let mut chunk = self.slices(projection).into_chunk();
-                let piece = chunk.copy_to_bytes(chunk.remaining());
+                let piece = self.fresh_chunk(projection);
                 self.chunk = Chunk::Piece(projection, piece.clone());
                 return piece.into();
             }
@@ -117,6 +126,24 @@ impl Telling {
             self.chunk = Chunk::Slices(projection);
         }
         frames.into_chunk()
+    }
+
+    /// The events as one piece that is made now.
+    fn fresh_chunk(&self, projection: Projection) -> Bytes {
+        let mut chunk = self.slices(projection).into_chunk();
+        chunk.copy_to_bytes(chunk.remaining())
+    }
+
+    /// Compares a shared piece with a fresh one, which takes its place if it differs.
+    fn checked(&mut self, projection: Projection, piece: Bytes) -> Bytes {
+        let fresh = self.fresh_chunk(projection);
+        let is_right = fresh == piece;
+        SHARED_FRAMES.record(is_right);
+        if is_right {
+            return piece;
+        }
+        self.chunk = Chunk::Piece(projection, fresh.clone());
+        fresh
     }
 
     /// Lets go of what was read: too much to be kept for somebody who may be told the same.
@@ -158,8 +185,12 @@ mod tests {
         }
 
         fn change(&mut self, bytes: usize) {
+            self.change_to(pod(self.revision + 1, bytes));
+        }
+
+        fn change_to(&mut self, object: Object) {
             self.revision += 1;
-            let (revision, object) = (Revision(self.revision), pod(self.revision, bytes));
+            let revision = Revision(self.revision);
             self.writer.apply([Mutation::Put { revision, object }], Time(0));
         }
 
@@ -243,6 +274,43 @@ mod tests {
         assert!(watched.read(0));
         let frames = watched.telling.frames(Projection::Whole).into_chunk();
         assert_eq!(text(watched.chunk(1, Projection::Whole)), text(frames));
+    }
+
+    /// V1: whatever the events have in them, what is shared is what a watch of its own would be sent.
+    #[test]
+    fn v1_shared_chunks_of_random_events_are_those_of_a_watch_alone() {
+        let mut random = crate::random::Random::new(0x5eed);
+        let mut watched = Watched::new();
+        for round in 0..2_000 {
+            let projection =
+                if random.below(2) == 0 { Projection::Whole } else { Projection::Metadata };
+            let mut expected = Slices::with_capacity(0);
+            for _ in 0..=random.below(4) {
+                let object = random.object(watched.revision + 1);
+                watched.change_to(object.clone());
+                let revision = Revision(watched.revision);
+                let kind = masthead_core::EventType::Modified;
+                expected.push_frame(Frame::event(kind, &object, revision, projection));
+            }
+            let expected = text(expected.into_chunk());
+            for watch in [0, 1] {
+                let chunk = text(watched.chunk(watch, projection));
+                assert!(chunk == expected, "round {round}, watch {watch}");
+            }
+        }
+    }
+
+    #[test]
+    fn v1_a_shared_chunk_that_is_not_its_events_is_found_and_replaced() {
+        let mut watched = Watched::new();
+        watched.change(1);
+        let expected = text(watched.chunk(0, Projection::Whole));
+        watched.telling.chunk = Chunk::Piece(Projection::Whole, Bytes::from_static(b"wrong"));
+        watched.telling.shared = FRAMES_CHECK_EVERY - 1;
+        let (_, wrong) = SHARED_FRAMES.counts();
+        assert_eq!(text(watched.telling.chunk(Projection::Whole)), expected);
+        assert!(SHARED_FRAMES.counts().1 > wrong, "counted");
+        assert_eq!(text(watched.chunk(1, Projection::Whole)), expected, "and not kept");
     }
 
     #[test]

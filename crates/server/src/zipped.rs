@@ -8,24 +8,31 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read as _;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use crc32fast::Hasher as Crc;
+use flate2::read::DeflateDecoder;
 use flate2::{Compress, Compression, FlushCompress};
 use masthead_core::{ListBody, Object, Projection, planted};
 use parking_lot::Mutex;
 
 use crate::body::Slices;
 use crate::limits::{
-    FLUSH_ROOM_BYTES, PIECE_BORDERS, PIECE_BYTES_MAX, PIECE_OBJECTS_MIN, SLICES_PER_WRITE,
+    FLUSH_ROOM_BYTES, PIECE_BORDERS, PIECE_BYTES_MAX, PIECE_CHECK_EVERY, PIECE_OBJECTS_MIN,
+    SLICES_PER_WRITE,
 };
+use crate::self_check::GZIP_PIECES;
 
 /// Deflated, no name, no time, made in a hurry, of no system in particular.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 /// A last block with nothing in it.
 const LAST: [u8; 2] = [3, 0];
+/// Bytes of the largest block that is not compressed.
+const STORED_BLOCK_BYTES_MAX: usize = 0xffff;
 
 /// What a piece is made of: a keyed hash over the identity and revision of each of its objects.
 type Key = u128;
@@ -37,6 +44,10 @@ pub(crate) struct Pieces {
     hashers: [RandomState; 2],
     /// Bytes that are kept at most.
     limit: usize,
+    /// Pieces that were handed out.
+    uses: AtomicU64,
+    /// One in so many uses is compared with the text.
+    check_every: u64,
 }
 
 /// Those that were used last, and those before them: when the young fill their half, they are the old
@@ -67,7 +78,13 @@ struct Group {
 impl Pieces {
     pub(crate) fn new(limit: usize) -> Self {
         let hashers = [RandomState::new(), RandomState::new()];
-        Self { kept: Mutex::default(), hashers, limit }
+        let (uses, check_every) = (AtomicU64::new(0), PIECE_CHECK_EVERY);
+        Self { kept: Mutex::default(), hashers, limit, uses, check_every }
+    }
+
+    /// Whether the piece that is handed out now is one of those that are checked.
+    fn is_check_due(&self) -> bool {
+        self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.check_every)
     }
 
     /// Bytes that are kept.
@@ -132,8 +149,9 @@ impl Pieces {
         if kept.bytes + bytes > self.limit / 2 {
             (kept.old, kept.bytes) = (mem::take(&mut kept.young), 0);
         }
-        if kept.young.insert(key, piece).is_none() {
-            kept.bytes += bytes;
+        kept.bytes += bytes;
+        if let Some(replaced) = kept.young.insert(key, piece) {
+            kept.bytes -= replaced.bytes();
         }
     }
 }
@@ -142,6 +160,41 @@ impl Piece {
     /// With what a map needs for it.
     fn bytes(&self) -> usize {
         self.zipped.len() + 2 * (size_of::<Key>() + size_of::<Self>())
+    }
+
+    /// Returns `true` if this is the piece of these slices.
+    fn is_text_of(&self, slices: &[Bytes]) -> bool {
+        let length = slices.iter().map(Bytes::len).sum::<usize>();
+        let mut text = Vec::with_capacity(length);
+        let mut reader = DeflateDecoder::new(self.zipped.chain(&LAST[..])).take(length as u64 + 1);
+        if reader.read_to_end(&mut text).is_err() || text.len() != length {
+            return false;
+        }
+        let mut crc = Crc::new();
+        crc.update(&text);
+        let mut rest = &text[..];
+        let is_same = slices.iter().all(|slice| {
+            let (begin, end) = rest.split_at(slice.len());
+            rest = end;
+            begin == slice
+        });
+        is_same && self.crc == crc.finalize() && self.length == length as u64
+    }
+
+    /// The piece without compression, for what the compressor does not get right.
+    fn stored(slices: &[Bytes]) -> Self {
+        let text = slices.concat();
+        let mut zipped = Vec::with_capacity(text.len() + text.len() / 1024 + 8);
+        for block in text.chunks(STORED_BLOCK_BYTES_MAX) {
+            let length = u16::try_from(block.len()).expect("is within the largest block");
+            zipped.push(0);
+            zipped.extend(length.to_le_bytes());
+            zipped.extend((!length).to_le_bytes());
+            zipped.extend(block);
+        }
+        let mut crc = Crc::new();
+        crc.update(&text);
+        Self { zipped: zipped.into(), crc: crc.finalize(), length: text.len() as u64 }
     }
 }
 
@@ -195,34 +248,55 @@ impl Zipper {
         }
         if mem::replace(&mut self.stage, Stage::Items) == Stage::Head {
             part.push(Bytes::from_static(&HEAD));
-            let head = self.compress(list.by_ref().take(1));
+            let head = self.compress(&[list.next()?]);
             self.hand_out(&mut part, head);
         }
         while part.count() < SLICES_PER_WRITE && bytes::Buf::remaining(&part) < bytes {
             let Some(Group { objects, key }) = self.groups.next() else {
                 // An empty list has an end all the same.
                 if list.len() > 0 {
-                    let rest = self.compress(list.by_ref());
+                    let rest = self.compress(&list.by_ref().collect::<Vec<_>>());
                     self.hand_out(&mut part, rest);
                 }
                 part.push(self.end());
                 return Some(part);
             };
-            if let Some(piece) = self.pieces.find(key) {
+            let is_check_due = self.pieces.is_check_due();
+            let known = self.pieces.find(key);
+            if let Some(piece) = known.as_ref().filter(|_| !is_check_due) {
                 list.skip_items(objects);
-                self.hand_out(&mut part, piece);
+                self.hand_out(&mut part, piece.clone());
                 continue;
             }
             // Each object, and what stands behind it.
-            let piece = self.compress(list.by_ref().take(2 * objects));
+            let slices: Vec<_> = list.by_ref().take(2 * objects).collect();
             if list.is_broken() {
                 return None;
             }
-            self.pieces.keep(key, piece.clone());
+            let piece = self.kept_or_new(key, &slices, known, is_check_due);
             self.hand_out(&mut part, piece);
             break;
         }
         Some(part)
+    }
+
+    /// The piece that is kept if it is right, else a new one, which is kept from now on.
+    fn kept_or_new(
+        &mut self,
+        key: Key,
+        slices: &[Bytes],
+        known: Option<Piece>,
+        is_check_due: bool,
+    ) -> Piece {
+        if let Some(known) = known.filter(|piece| checked(piece, slices)) {
+            return known;
+        }
+        let mut piece = self.compress(slices);
+        if is_check_due && !checked(&piece, slices) {
+            piece = Piece::stored(slices);
+        }
+        self.pieces.keep(key, piece.clone());
+        piece
     }
 
     fn hand_out(&mut self, part: &mut Slices, piece: Piece) {
@@ -231,14 +305,14 @@ impl Zipper {
         part.push(piece.zipped);
     }
 
-    fn compress(&mut self, slices: impl Iterator<Item = Bytes>) -> Piece {
+    fn compress(&mut self, slices: &[Bytes]) -> Piece {
         let deflate = self.deflate.get_or_insert_with(|| Compress::new(Compression::new(1), false));
         deflate.reset();
         let (mut zipped, mut crc, mut length) = (Vec::new(), Crc::new(), 0);
         for slice in slices {
-            crc.update(&slice);
+            crc.update(slice);
             length += slice.len() as u64;
-            feed(deflate, &slice, FlushCompress::None, &mut zipped);
+            feed(deflate, slice, FlushCompress::None, &mut zipped);
         }
         feed(deflate, &[], FlushCompress::Sync, &mut zipped);
         zipped.shrink_to_fit();
@@ -255,6 +329,13 @@ impl Zipper {
         end.extend((self.length as u32).to_le_bytes());
         end.into()
     }
+}
+
+/// Compares a piece with its text and notes the result.
+fn checked(piece: &Piece, slices: &[Bytes]) -> bool {
+    let is_right = piece.is_text_of(slices);
+    GZIP_PIECES.record(is_right);
+    is_right
 }
 
 /// Gives `input` to the compressor and appends what it puts out. With a flush, everything that it was
