@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use masthead_reflector::{Class, Phase, Report};
+use masthead_reflector::{Phase, Report};
 use tokio::time::{Instant, timeout_at};
 
 use crate::HandlerReport;
@@ -188,7 +188,6 @@ async fn wait_for(part: &Part) -> Waited {
 
 /// Did the server say no in a way that time alone does not mend?
 fn is_refused(report: &Report) -> bool {
-    let class = report.last_error.as_ref().map(|error| error.class);
-    let no = matches!(class, Some(Class::Forbidden | Class::NotFound | Class::Unauthorized));
-    report.phase == Phase::Failed && !report.synced && no
+    let is_refusal = report.last_error.as_ref().is_some_and(|error| error.class.is_refusal());
+    report.phase == Phase::Failed && !report.synced && is_refusal
 }

@@ -64,24 +64,25 @@ impl ClusterArguments {
 
 /// The resources that are meant, all of which can be followed.
 pub(crate) async fn find(upstream: &Upstream, names: &[&str]) -> anyhow::Result<Vec<Resource>> {
-    let found = upstream.find_each(names).await.map_err(not_found)?;
-    found.into_iter().map(followable).collect()
+    let found = find_each(upstream, names).await?;
+    found.into_iter().map(|served| followable(served.map_err(usage)?)).collect()
 }
 
-fn not_found(error: FindError) -> anyhow::Error {
-    match error {
-        FindError::Failed(failure) => {
-            let advice = match failure.class() {
-                Class::Forbidden => DISCOVERY,
-                class => class.advice(),
-            };
-            anyhow::anyhow!("the server does not tell what it serves: {failure}. {advice}")
-        }
-        other => usage(other),
-    }
+/// What the server serves under each name.
+pub(crate) async fn find_each(
+    upstream: &Upstream,
+    names: &[&str],
+) -> anyhow::Result<Vec<Result<Served, FindError>>> {
+    upstream.find_each(names).await.map_err(|failure| {
+        let advice = match failure.class() {
+            Class::Forbidden => DISCOVERY,
+            class => class.advice(),
+        };
+        anyhow::anyhow!("the server does not tell what it serves: {failure}. {advice}")
+    })
 }
 
-fn followable(served: Served) -> anyhow::Result<Resource> {
+pub(crate) fn followable(served: Served) -> anyhow::Result<Resource> {
     let Served { resource, verbs, .. } = served;
     if ["list", "watch"].iter().all(|verb| verbs.iter().any(|it| it == verb)) {
         return Ok(resource);

@@ -11,16 +11,20 @@ use clap::{ArgAction, Args, ValueEnum};
 use masthead_cache::HistoryLimits;
 use masthead_server::limits::COMPRESSED_BYTES_MIN;
 use masthead_server::{
-    Config, Credentials, Limits, MASTERS, Security, Server, Tokens, User, tls_from_files,
+    Config, Credentials, Limits, MASTERS, Security, Server, Tokens, Trust, User, tls_from_files,
     write_secret,
 };
 use masthead_store::{EmbeddedStore, EtcdStore, MemoryStore, Settings, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+mod advertised;
+mod announce;
 mod etcd;
 pub(crate) mod values;
 
+use advertised::Advertised;
+use announce::Announcement;
 use etcd::EtcdArguments;
 use values::{bytes, duration};
 
@@ -32,6 +36,8 @@ use values::{bytes, duration};
                                                     a throw-away server on a free port, for tests
   masthead serve --data-dir /var/lib/masthead --listen 10.0.0.5:6443 \\
       --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --token-file tokens.csv
+  masthead serve --listen 0.0.0.0:7443 --advertise-address masthead.example.com
+                                                    for clients on other machines
   masthead serve --store etcd --etcd-endpoints http://127.0.0.1:2379
                                                     objects in etcd: any number of servers may share it
   masthead serve --config masthead.yaml             the same settings from a file
@@ -64,6 +70,23 @@ pub(crate) struct ServeArguments {
     /// Key of that certificate
     #[arg(long, env = "MASTHEAD_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Authority of that certificate, for the kubeconfig [default: the certificate itself, which kubectl
+    /// and other clients in Go accept]
+    #[arg(long, env = "MASTHEAD_TLS_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// More names and addresses that the server's own certificate is good for
+    #[arg(
+        long,
+        env = "MASTHEAD_TLS_SAN",
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "tls_cert"
+    )]
+    tls_san: Vec<String>,
+    /// Name or address, with a port if it differs, under which clients reach the server; it stands in
+    /// the kubeconfig and in the server's own certificate [default: the address it listens on]
+    #[arg(long, env = "MASTHEAD_ADVERTISE_ADDRESS", value_name = "HOST[:PORT]")]
+    advertise_address: Option<Advertised>,
     /// Serve plain HTTP; only on loopback. Tokens are asked for all the same
     #[arg(long, env = "MASTHEAD_INSECURE_HTTP", action = ArgAction::Set, num_args = 0..=1,
         default_value = "false", default_missing_value = "true", value_parser = BoolishValueParser::new())]
@@ -155,6 +178,16 @@ struct LimitArguments {
     stall_timeout: Duration,
 }
 
+impl ServeArguments {
+    /// The names and addresses that the server's own certificate is good for, besides loopback.
+    fn certificate_names(&self) -> Vec<String> {
+        let listen = Some(self.listen.ip()).filter(|address| !address.is_unspecified());
+        let advertised = self.advertise_address.as_ref().map(|advertised| advertised.host.clone());
+        let listen = listen.map(|address| address.to_string());
+        listen.into_iter().chain(advertised).chain(self.tls_san.iter().cloned()).collect()
+    }
+}
+
 impl LimitArguments {
     fn limits(&self) -> Limits {
         Limits {
@@ -223,10 +256,11 @@ fn start_logging(arguments: &ServeArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+#[expect(clippy::print_stdout, reason = "what the user types next")]
 async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()> {
     let directory = data_directory(arguments.data_dir.as_deref())?;
-    let address = arguments.listen.ip();
-    let credentials = Credentials::load_or_create(&directory.join("credentials"), address)?;
+    let own = directory.join("credentials");
+    let credentials = Credentials::load_or_create(&own, &arguments.certificate_names())?;
     let security = match (&arguments.tls_cert, &arguments.tls_key) {
         _ if arguments.insecure_http => Security::InsecureHttp,
         (Some(certificate), Some(key)) => {
@@ -256,18 +290,37 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
     let mut stop = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let server = Server::start(config, store).await?;
+    let advertised = match &arguments.advertise_address {
+        Some(advertised) => advertised.clone(),
+        None => Advertised::from(server.address()),
+    };
+    let trust = match &arguments.tls_cert {
+        _ if arguments.insecure_http => Trust::default(),
+        Some(file) => Trust::of_files(file, arguments.tls_ca.as_deref(), &advertised.host)?,
+        None => credentials.trust(),
+    };
     let scheme = if arguments.insecure_http { "http" } else { "https" };
-    let url = format!("{scheme}://{}", reachable(server.address()));
+    let url = format!("{scheme}://{}", advertised.authority(server.address().port()));
     let kubeconfig = arguments.write_kubeconfig.clone();
     let kubeconfig = kubeconfig.unwrap_or_else(|| directory.join("admin.kubeconfig"));
-    write_secret(&kubeconfig, &credentials.kubeconfig(&url))?;
+    write_secret(&kubeconfig, &credentials.kubeconfig(&url, &trust))?;
     let stopped = tokio::select! {
         () = server.ready() => false,
         _ = stop.recv() => true,
         _ = terminate.recv() => true,
     };
     if !stopped {
-        announce(&url, &kubeconfig, began.elapsed());
+        let is_for_this_machine =
+            listen.ip().is_unspecified() && arguments.advertise_address.is_none();
+        let announcement = Announcement {
+            url: &url,
+            kubeconfig: &kubeconfig,
+            token: &own.join("admin.token"),
+            is_plain: arguments.insecure_http,
+            is_for_this_machine,
+            took: began.elapsed(),
+        };
+        print!("{announcement}");
         tokio::select! {
             _ = stop.recv() => {}
             _ = terminate.recv() => {}
@@ -306,22 +359,4 @@ fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let base = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
     let base = base.context("there is no home directory: name a directory with --data-dir")?;
     Ok(base.join("masthead"))
-}
-
-/// What a client on this machine connects to.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut reachable = address;
-    if address.ip().is_unspecified() {
-        let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
-        reachable.set_ip(loopback.parse().expect("is an address"));
-    }
-    reachable
-}
-
-#[expect(clippy::print_stdout, reason = "this is what the user types next")]
-fn announce(url: &str, kubeconfig: &Path, took: Duration) {
-    println!("masthead serves {url}, ready after {} ms\n", took.as_millis());
-    println!("  export KUBECONFIG={}", kubeconfig.display());
-    println!("  kubectl get namespaces\n");
-    println!("Ctrl-C stops it.");
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use futures_util::future::join_all;
 use masthead_core::{Resource, Scope};
 use masthead_informer::upstream::kube_client::core::DynamicObject;
-use masthead_informer::upstream::{Settings, Upstream};
+use masthead_informer::upstream::{FindError, Settings, Upstream};
 use masthead_informer::{Factory, FactorySettings, Informer, Representation, Startup, Timeouts};
 use masthead_reflector::{SettingsError, Strategy};
 use tokio::time::Instant;
@@ -62,10 +62,11 @@ pub(crate) struct SyncArguments {
     /// How objects are held in memory
     #[arg(long, value_enum, default_value_t = Held::Raw)]
     representation: Held,
-    /// How lists are read
-    #[arg(long, value_enum, default_value_t = Reading::Streaming)]
-    strategy: Reading,
-    /// Ask for compressed answers: less to send, more for the server to do
+    /// How lists are read [default: streaming, or pages with --gzip]
+    #[arg(long, value_enum)]
+    strategy: Option<Reading>,
+    /// Ask for compressed answers: less to send, more for the server to do. Lists are read in pages,
+    /// as most servers send a streamed list uncompressed
     #[arg(long)]
     gzip: bool,
     /// How to show the result
@@ -131,6 +132,12 @@ struct Wanted {
     required: bool,
 }
 
+/// An optional resource that the server does not have.
+struct Absent {
+    name: String,
+    why: String,
+}
+
 /// Syncs and says how it went.
 pub(crate) fn run(arguments: &SyncArguments) -> anyhow::Result<ExitCode> {
     client::block_on(sync(arguments))
@@ -141,7 +148,7 @@ async fn sync(arguments: &SyncArguments) -> anyhow::Result<ExitCode> {
     let connect_timeout = settings.timeouts.connect;
     let upstream = Settings { gzip: arguments.gzip, connect_timeout, ..Settings::default() };
     let upstream = arguments.cluster.connect(upstream).await?;
-    let wanted = arguments.wanted(&upstream).await?;
+    let (wanted, absent) = arguments.wanted(&upstream).await?;
     let factory = Factory::with_settings(upstream, settings).map_err(flags_named)?;
     let informers = wanted.iter().map(|it| arguments.informer(&factory, it));
     let informers = informers.collect::<anyhow::Result<Vec<_>>>()?;
@@ -158,7 +165,8 @@ async fn sync(arguments: &SyncArguments) -> anyhow::Result<ExitCode> {
     };
     progress.clear();
     let report = factory.report();
-    let outcome = Outcome { wanted: &wanted, report: &report, took: began.elapsed(), interrupted };
+    let took = began.elapsed();
+    let outcome = Outcome { wanted: &wanted, absent: &absent, report: &report, took, interrupted };
     let text = match arguments.output {
         Output::Table => outcome.table(),
         Output::Json => outcome.json(),
@@ -183,7 +191,8 @@ async fn settle(wanted: &[Wanted], informers: &[Informer<DynamicObject>]) {
 
 impl SyncArguments {
     fn settings(&self) -> anyhow::Result<FactorySettings> {
-        let strategy = match self.strategy {
+        let usual = if self.gzip { Reading::Pages } else { Reading::Streaming };
+        let strategy = match self.strategy.unwrap_or(usual) {
             Reading::Streaming => Strategy::Streaming,
             Reading::Pages => Strategy::Pages,
         };
@@ -195,37 +204,58 @@ impl SyncArguments {
         Ok(settings)
     }
 
-    async fn wanted(&self, upstream: &Upstream) -> anyhow::Result<Vec<Wanted>> {
+    /// What is to be synced, and which optional resources the server does not have.
+    async fn wanted(&self, upstream: &Upstream) -> anyhow::Result<(Vec<Wanted>, Vec<Absent>)> {
         let named: Vec<&str> = match self.resources.as_slice() {
             [] => USUAL.to_vec(),
-            names => names.iter().map(String::as_str).collect(),
+            names => texts(names),
         };
-        let (critical, optional) = (texts(&self.critical), texts(&self.optional));
+        let critical = texts(&self.critical);
+        let optional = texts(&self.optional);
         let all = [named.as_slice(), &critical, &optional].concat();
-        let mut found = client::find(upstream, &all).await?;
-        let optional = (optional, found.split_off(named.len() + critical.len()));
-        let critical = (critical, found.split_off(named.len()));
-        for (flag, (names, of)) in [("--critical", &critical), ("--optional", &optional)] {
-            if let Some(at) = of.iter().position(|it| !found.contains(it)) {
-                let name = names[at];
+        let mut found = Vec::new();
+        let mut absent = Vec::new();
+        for (name, served) in all.iter().zip(client::find_each(upstream, &all).await?) {
+            match served {
+                Err(error @ FindError::Unknown { .. }) if optional.contains(name) => {
+                    // A resource that is named and optional is looked up twice.
+                    if absent.iter().all(|known: &Absent| known.name != *name) {
+                        absent.push(Absent { name: (*name).to_owned(), why: error.to_string() });
+                    }
+                    found.push(None);
+                }
+                served => found.push(Some(client::followable(served.map_err(usage)?)?)),
+            }
+        }
+        let optional_found = found.split_off(named.len() + critical.len());
+        let critical_found = found.split_off(named.len());
+        for (flag, names, of) in
+            [("--critical", &critical, &critical_found), ("--optional", &optional, &optional_found)]
+        {
+            let stray = names.iter().zip(of).find(|(name, resource)| match resource {
+                Some(_) => !found.contains(resource),
+                None => !named.contains(name),
+            });
+            if let Some((name, _)) = stray {
                 return Err(usage(format_args!(
                     "{flag} {name} is not among what is synced: name it as RESOURCE too"
                 )));
             }
         }
         let mut wanted = Vec::<Wanted>::new();
-        for resource in found {
+        for resource in found.into_iter().flatten() {
             if wanted.iter().all(|it| it.resource != resource) {
-                let namespaced = resource.scope() == Scope::Namespaced;
+                let is_namespaced = resource.scope() == Scope::Namespaced;
+                let known = Some(resource.clone());
                 wanted.push(Wanted {
-                    namespace: self.namespace.clone().filter(|_| namespaced),
-                    critical: critical.1.contains(&resource),
-                    required: !optional.1.contains(&resource),
+                    namespace: self.namespace.clone().filter(|_| is_namespaced),
+                    critical: critical_found.contains(&known),
+                    required: !optional_found.contains(&known),
                     resource,
                 });
             }
         }
-        Ok(wanted)
+        Ok((wanted, absent))
     }
 
     fn informer(

@@ -210,6 +210,12 @@ impl Class {
         matches!(self, Self::TimedOutSilent | Self::TimedOutProgress)
     }
 
+    /// Returns `true` if the server refused, and asking again does not help by itself: the credentials,
+    /// a right, the resource or the request has to change first.
+    pub const fn is_refusal(self) -> bool {
+        matches!(self, Self::Unauthorized | Self::Forbidden | Self::NotFound | Self::Rejected)
+    }
+
     /// One word or two, as in metrics and tables.
     pub const fn as_str(self) -> &'static str {
         match self {

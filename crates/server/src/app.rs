@@ -113,14 +113,16 @@ impl App {
             subresource: "",
             code: 0,
         };
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
         let answering = self.answer(request, peer, &mut labels);
         let answer = match timeout(self.limits.request_timeout, answering).await {
             Ok(answer) => answer,
             Err(_) => Err(Status::timeout("the request took too long", 1)),
         };
         let response = answer.unwrap_or_else(|status| {
-            if status.code() >= 500 {
+            // A revision of the future is the client's own affair.
+            if status.code() >= 500 && !status.is_too_large_resource_version() {
                 error!(%method, path, code = status.code(), error = status.message(), "failed");
             }
             respond::status(&status)
@@ -128,7 +130,7 @@ impl App {
         labels.code = response.status().as_u16();
         debug!(%method, path, code = labels.code, took = ?began.elapsed(), "answered");
         self.metrics.answered(&labels, began.elapsed().as_secs_f64());
-        response
+        if method == Method::HEAD { respond::without_body(response) } else { response }
     }
 
     async fn answer(

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::limits::{DUPLICATES_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use crate::packing::whole;
 use crate::resources::Kind;
+use crate::yaml;
 
 /// The members of a JSON object, in their order.
 pub(crate) type Members = Map<String, Value>;
@@ -39,7 +40,7 @@ impl Document {
             Format::Json => serde_json::from_slice(body).map_err(|error| unreadable(&error)),
             Format::Yaml => {
                 let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
-                serde_saphyr::from_str(text).map_err(|error| unreadable(&error))
+                yaml::read(text).map_err(|error| unreadable(&error))
             }
         }
     }

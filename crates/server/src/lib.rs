@@ -63,11 +63,12 @@ mod unreadable;
 mod validate;
 mod watching;
 mod writes;
+mod yaml;
 mod zipped;
 
 pub use authn::{TokenFileError, Tokens, User};
 pub use authz::{MASTERS, READERS};
-pub use credentials::{Credentials, CredentialsError, tls_from_files, write_secret};
+pub use credentials::{Credentials, CredentialsError, Trust, tls_from_files, write_secret};
 pub use limits::Limits;
 pub use records::crypto_provider;
 pub use server::{Config, Security, Server, StartError};

@@ -164,6 +164,8 @@ pub(crate) const YAML_LIST_FACTOR: usize = 10;
 /// Bytes of JSON that the copies of one JSON patch may add, as many as a body may have: each copy may double
 /// what is there.
 pub(crate) const PATCH_COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Bytes of text that the anchors of a YAML body keep and its aliases repeat, as many as a body may have.
+pub(crate) const YAML_COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// JSON values in one body, keys and values of maps counted apart. A value takes up to 250 bytes in memory
 /// and a body is there some three times while it is worked on, so one takes 400 MB at the most. The largest
 /// definitions that are in use have some 100,000.

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING,
-    WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY,
+    WARNING, WWW_AUTHENTICATE,
 };
 use http::{Response, StatusCode};
+use http_body::Body as _;
 use masthead_core::{ListBody, Object, Projection, Status};
 use serde_json::Value;
 
@@ -134,6 +135,15 @@ fn compressed(body: &[u8]) -> Bytes {
 fn to_yaml(json: &[u8]) -> Result<String, Status> {
     let value: Value = serde_json::from_slice(json).map_err(Status::internal)?;
     serde_saphyr::to_string(&value).map_err(Status::internal)
+}
+
+/// The answer to a HEAD request: the head that a GET would get, and no body.
+pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(bytes) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    Response::from_parts(head, Bytes::new().into())
 }
 
 /// Tells the client what it should know, besides the answer (W38).

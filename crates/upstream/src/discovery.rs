@@ -123,10 +123,13 @@ impl Upstream {
         pick(name, &self.discover().await?)
     }
 
-    /// The same for several names, with one discovery for all.
-    pub async fn find_each(&self, names: &[&str]) -> Result<Vec<Served>, FindError> {
+    /// Finds each of several names as [`Upstream::find`] does, with one discovery for all.
+    pub async fn find_each(
+        &self,
+        names: &[&str],
+    ) -> Result<Vec<Result<Served, FindError>>, Failure> {
         let served = self.discover().await?;
-        names.iter().map(|name| pick(name, &served)).collect()
+        Ok(names.iter().map(|name| pick(name, &served)).collect())
     }
 }
 

@@ -184,7 +184,7 @@ async fn start(
     }
     let place = Place::new(&std::env::temp_dir())?;
     let listen: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
-    let credentials = Credentials::load_or_create(&place.path("credentials"), listen.ip())?;
+    let credentials = Credentials::load_or_create(&place.path("credentials"), &[])?;
     let token = credentials.admin_token.clone();
     let mut tokens = Tokens::default();
     tokens.add(&token, User { name: "bench".to_owned(), groups: vec![MASTERS.to_owned()] });

@@ -7,7 +7,7 @@ use masthead_informer::{ResourceReport, SyncReport};
 use masthead_reflector::{Class, Phase};
 use serde_json::{Value, json};
 
-use super::Wanted;
+use super::{Absent, Wanted};
 use crate::client::rights::advice;
 use crate::client::table::{Row, Table};
 use crate::client::units::{bytes, took};
@@ -17,6 +17,8 @@ pub(super) struct Outcome<'a> {
     pub(super) wanted: &'a [Wanted],
     /// In the same order.
     pub(super) report: &'a SyncReport,
+    /// Optional resources that the server does not have.
+    pub(super) absent: &'a [Absent],
     pub(super) took: Duration,
     pub(super) interrupted: bool,
 }
@@ -46,10 +48,15 @@ impl Outcome<'_> {
         ];
         let mut rows = vec![Row::new(head.map(str::to_owned).into())];
         rows.extend(self.each().map(|(wanted, it)| self.row(wanted, it)));
+        rows.extend(self.absent.iter().map(Absent::row));
         let mut text = Table::default().print(&rows);
         for (wanted, it) in self.each().filter(|(_, it)| !it.synced()) {
             let (why, advice) = self.reason(wanted, it);
             write!(text, "\n{}: {why}\n  {advice}\n", wanted.resource)
+                .expect("a text takes what is written");
+        }
+        for absent in self.absent {
+            write!(text, "\n{}: {}\n  {}\n", absent.name, absent.why, Absent::ADVICE)
                 .expect("a text takes what is written");
         }
         text
@@ -112,9 +119,10 @@ impl Outcome<'_> {
 
     /// The same as one document.
     pub(super) fn json(&self) -> String {
-        let resources: Vec<_> = self.each().map(|(wanted, it)| self.one(wanted, it)).collect();
+        let found = self.each().map(|(wanted, it)| self.one(wanted, it));
+        let resources: Vec<_> = found.chain(self.absent.iter().map(Absent::json)).collect();
         let document = json!({
-            "complete": self.report.is_complete(),
+            "complete": self.report.is_complete() && self.absent.is_empty(),
             "interrupted": self.interrupted,
             "seconds": self.took.as_secs_f64(),
             "resources": resources,
@@ -140,9 +148,26 @@ impl Outcome<'_> {
     }
 }
 
-/// Did the server say no?
+impl Absent {
+    const ADVICE: &'static str = Class::NotFound.advice();
+
+    fn row(&self) -> Row {
+        let unknown = ["-"; 7].map(str::to_owned);
+        let name = [self.name.clone()];
+        let status = ["not found (optional)".to_owned()];
+        Row::new(name.into_iter().chain(unknown).chain(status).collect())
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "resource": self.name, "required": false, "synced": false, "status": "not found",
+            "reason": self.why, "advice": Self::ADVICE,
+        })
+    }
+}
+
+/// The class of the server's refusal, if it refused.
 fn refused(it: &ResourceReport) -> Option<Class> {
     let class = it.report.last_error.as_ref()?.class;
-    let no = matches!(class, Class::Forbidden | Class::NotFound | Class::Unauthorized);
-    (no && it.report.phase == Phase::Failed).then_some(class)
+    (class.is_refusal() && it.report.phase == Phase::Failed).then_some(class)
 }

@@ -84,9 +84,8 @@ pub(super) fn report_of(informer: &Informer<DynamicObject>) -> Report {
 
 /// A refusal before anything was read ends the command, which says why.
 fn is_refused(report: &Report) -> bool {
-    let class = report.last_error.as_ref().map(|error| error.class);
-    let no = matches!(class, Some(Class::Forbidden | Class::NotFound | Class::Unauthorized));
-    no && !report.synced
+    let is_refusal = report.last_error.as_ref().is_some_and(|error| error.class.is_refusal());
+    is_refusal && !report.synced
 }
 
 fn begun(report: &Report) -> String {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::server::Server;
+use crate::server::{Server, masthead};
 
 /// Oldest minor version of kubectl 1 that will do.
 const MINOR_MIN: u32 = 27;
@@ -212,4 +212,58 @@ fn kubectl_works_with_its_default_flags() {
     assert_eq!(left, "", "deleting a namespace deletes what is in it");
     // Not `kubectl version`: one that was built from modules does not know its own.
     assert_eq!(kubectl.json(&["get", "--raw", "/version"])["major"], "1");
+}
+
+/// Runs the commands that a server prints once it is ready. Returns what they print.
+fn run_printed_commands(home: &Path, arguments: &[&str]) -> String {
+    let data = home.join("data");
+    let mut server = masthead(&["serve", "--store", "memory", "--data-dir"])
+        .arg(&data)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let printed: Vec<String> = lines.take_while(|line| line != "Ctrl-C stops it.").collect();
+    let commands: Vec<&str> = printed.iter().filter_map(|line| line.strip_prefix("  ")).collect();
+    let path = std::env::var("PATH").unwrap();
+    let tools = program().parent().unwrap().to_str().unwrap();
+    let output = Command::new("sh")
+        .args(["-ec", &commands.join("\n")])
+        .env("HOME", home)
+        .env("PATH", format!("{tools}:{path}"))
+        .output();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let output = output.unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed:#?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_commands_that_a_server_prints_work_however_it_is_reached() {
+    let home = tempfile::tempdir().unwrap();
+    let given = home.path().join("given");
+    drop(Server::start(&given, &[]));
+    let file = |name: &str| given.join("credentials").join(name).to_str().unwrap().to_owned();
+    let (certificate, key, authority) = (file("server.crt"), file("server.key"), file("ca.crt"));
+    let own = ["--tls-cert", &certificate, "--tls-key", &key];
+    for arguments in [
+        &[][..],
+        &["--insecure-http"],
+        &own,
+        &[&own[..], &["--tls-ca", &authority]].concat(),
+        &[&own[..], &["--listen", "127.0.0.2:0"]].concat(),
+        &["--listen", "0.0.0.0:0"],
+        &["--listen", "0.0.0.0:0", "--advertise-address", "127.0.0.3"],
+        &["--advertise-address", "localhost", "--tls-san", "masthead.example.com"],
+    ] {
+        let arguments = match arguments {
+            with_address if with_address.contains(&"--listen") => with_address.to_vec(),
+            others => [others, &["--listen", "127.0.0.1:0"]].concat(),
+        };
+        let printed = run_printed_commands(home.path(), &arguments);
+        assert!(printed.contains("kube-system"), "{arguments:?}: {printed}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -35,6 +36,20 @@ pub(crate) struct Run {
     watches: Mutex<BTreeMap<usize, TcpStream>>,
     /// Watches that were told to list again.
     relists: AtomicU64,
+    /// Bytes that each object has besides.
+    padding: usize,
+}
+
+/// A stream of watch events.
+pub(crate) trait Events {
+    /// The next event; none at a clean end.
+    fn next(&mut self) -> io::Result<Option<Value>>;
+}
+
+impl Events for crate::http::Lines {
+    fn next(&mut self) -> io::Result<Option<Value>> {
+        Self::next(self)
+    }
 }
 
 /// A run and those who work in it.
@@ -44,8 +59,17 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins with so many of each; watches begin after a revision.
+    /// Begins with `writers` writers and `watches` watches, which begin after a revision.
     pub(crate) fn start(client: Client, writers: usize, watches: usize, from: u64) -> Self {
+        let mut load = Self::of_writers(client, writers, 0);
+        for number in 0..watches {
+            load.spawn(move |run| watch(run, number, from));
+        }
+        load
+    }
+
+    /// Begins with writers alone, whose objects have `padding` bytes more than they need.
+    pub(crate) fn of_writers(client: Client, writers: usize, padding: usize) -> Self {
         let run = Arc::new(Run {
             client,
             began: Instant::now(),
@@ -55,17 +79,19 @@ impl Load {
             next: AtomicU64::new(0),
             watches: Mutex::default(),
             relists: AtomicU64::new(0),
+            padding,
         });
-        let mut threads = Vec::new();
+        let mut load = Self { run, threads: Vec::new() };
         for number in 0..writers {
-            let run = run.clone();
-            threads.push(thread::spawn(move || write(&run, number)));
+            load.spawn(move |run| write(run, number));
         }
-        for number in 0..watches {
-            let run = run.clone();
-            threads.push(thread::spawn(move || watch(&run, number, from)));
-        }
-        Self { run, threads }
+        load
+    }
+
+    /// Begins a thread of the run, which is joined at its end.
+    pub(crate) fn spawn(&mut self, work: impl FnOnce(&Run) + Send + 'static) {
+        let run = self.run.clone();
+        self.threads.push(thread::spawn(move || work(&run)));
     }
 
     /// Waits until so many more writes were answered.
@@ -112,12 +138,24 @@ impl Run {
         self.record(Fault { t: self.now(), kind: kind.to_owned(), on, target: None });
     }
 
+    /// A fault of one watch begins or ends.
+    pub(crate) fn fault_of(&self, watch: usize, kind: &str, on: bool) {
+        let target = Some(watcher(watch));
+        self.record(Fault { t: self.now(), kind: kind.to_owned(), on, target });
+    }
+
     /// How many watches were told to list again.
     pub(crate) fn relists(&self) -> u64 {
         self.relists.load(Ordering::Relaxed)
     }
 
-    fn over(&self) -> bool {
+    /// How the server is reached.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether everything is to end.
+    pub(crate) fn over(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 }
@@ -160,7 +198,8 @@ fn write(run: &Run, who: usize) {
             continue;
         };
         let app = ["web", "db", "cache"][usize::try_from((seed >> 16) % 3).unwrap()];
-        let value = json!({"n": run.number().to_string()});
+        let padding = "x".repeat(run.padding);
+        let value = json!({"n": run.number().to_string(), "padding": padding});
         let (op, precond, method, path, body) = if code == 404 {
             let body = json!({"metadata": {"name": name, "labels": {"app": app}}, "data": value});
             (WriteOp::Create, Precondition::default(), "POST", &collection, body)
@@ -222,8 +261,27 @@ fn part(number: usize) -> (Scope, String, String) {
     }
 }
 
-/// Watches until the run is over, and goes on from its last revision whenever it is cut off.
+/// The name of a watch in the history.
+fn watcher(number: usize) -> String {
+    format!("watcher-{number}")
+}
+
+/// Watches over HTTP/1.1 until the run is over.
 fn watch(run: &Run, number: usize, from: u64) {
+    watch_with(run, number, from, |url| {
+        let lines = run.client.watch(url)?;
+        run.watches.lock().unwrap().insert(number, lines.stopper());
+        Ok(lines)
+    });
+}
+
+/// Watches until the run is over, and goes on from its last revision whenever it is cut off.
+pub(crate) fn watch_with<E: Events>(
+    run: &Run,
+    number: usize,
+    from: u64,
+    mut open: impl FnMut(&str) -> io::Result<E>,
+) {
     let (scope, selector, path) = part(number);
     let (mut last, mut round) = (from, 0);
     while !run.over() {
@@ -232,11 +290,10 @@ fn watch(run: &Run, number: usize, from: u64) {
             "{path}?watch=true&allowWatchBookmarks=true&resourceVersion={last}&labelSelector={query}"
         );
         let t0 = run.now();
-        let Ok(mut lines) = run.client.watch(&url) else {
+        let Ok(mut lines) = open(&url) else {
             knock_again();
             continue;
         };
-        run.watches.lock().unwrap().insert(number, lines.stopper());
         // Those that are there by then are ended when the run is over.
         if run.over() {
             return;
@@ -245,7 +302,7 @@ fn watch(run: &Run, number: usize, from: u64) {
         round += 1;
         run.record(Open {
             sid: sid.clone(),
-            who: format!("watcher-{number}"),
+            who: watcher(number),
             scope: scope.clone(),
             selector: selector.clone(),
             fields: String::new(),
@@ -275,7 +332,7 @@ fn list(run: &Run) -> Option<u64> {
 }
 
 /// Records events until the stream ends; the code of an error event.
-fn follow(run: &Run, sid: &str, lines: &mut crate::http::Lines, last: &mut u64) -> Option<u16> {
+fn follow(run: &Run, sid: &str, lines: &mut impl Events, last: &mut u64) -> Option<u16> {
     while let Ok(Some(event)) = lines.next() {
         let object = &event["object"];
         let kind = match event["type"].as_str().unwrap() {
@@ -299,6 +356,70 @@ fn follow(run: &Run, sid: &str, lines: &mut crate::http::Lines, last: &mut u64) 
         });
     }
     None
+}
+
+/// The log as a watch of everything sees it, which must not miss anything.
+pub(crate) struct Witness {
+    client: Client,
+    thread: thread::JoinHandle<Vec<Record>>,
+}
+
+/// The object whose creation ends the log of a witness.
+const LAST: &str = "the-last-one";
+
+impl Witness {
+    /// Follows all changes after a revision. Times are those of the run.
+    pub(crate) fn start(run: &Arc<Run>, from: u64) -> Self {
+        let client = run.client.clone();
+        let run = run.clone();
+        Self { client, thread: thread::spawn(move || see(&run, from)) }
+    }
+
+    /// Ends the log after everything that was written.
+    pub(crate) fn finish(self) -> Vec<Record> {
+        let body = json!({"metadata": {"name": LAST}}).to_string();
+        let path = "/api/v1/namespaces/default/configmaps";
+        let (code, answer) = self.client.ask("POST", path, &body).unwrap();
+        assert_eq!(code, 201, "{answer}");
+        self.thread.join().unwrap()
+    }
+}
+
+fn see(run: &Run, from: u64) -> Vec<Record> {
+    let mut last = from;
+    let mut log = Vec::new();
+    loop {
+        let url = format!("/api/v1/configmaps?watch=true&resourceVersion={last}");
+        let Ok(mut lines) = run.client.watch(&url) else {
+            knock_again();
+            continue;
+        };
+        while let Ok(Some(event)) = lines.next() {
+            let object = &event["object"];
+            let op = match event["type"].as_str().unwrap() {
+                "ADDED" => CommitOp::Create,
+                "MODIFIED" => CommitOp::Update,
+                "DELETED" => CommitOp::Delete,
+                other => panic!("the watch of everything is behind: {other} {object}"),
+            };
+            if text(object, "name") == LAST {
+                return log;
+            }
+            last = version(object);
+            let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+            let labels = labels.map(|(k, v)| (k.clone(), v.as_str().unwrap().to_owned()));
+            log.push(Record::from(Commit {
+                rv: last,
+                t: run.now(),
+                key: key(object),
+                uid: text(object, "uid").to_owned(),
+                op,
+                hash: hash(object),
+                labels: labels.collect(),
+                fields: BTreeMap::new(),
+            }));
+        }
+    }
 }
 
 /// Gives the changes of a log without times the first moment at which somebody knew of each.

@@ -17,6 +17,7 @@ mod python;
 mod replicas;
 mod serve;
 mod server;
+mod slow;
 mod stalled;
 mod sync;
 mod watch;

@@ -64,7 +64,15 @@ fn best_p99(client: &Client) -> Duration {
 fn a_thousand_stalled_lists_and_a_thousand_stalled_watches_harm_nobody() {
     let directory = tempfile::tempdir().unwrap();
     // They are to stay for as long as this takes, and 900 MB is to be no reason to refuse one.
-    let arguments = ["--insecure-http", "--store", "memory", "--stall-timeout", "10m"];
+    let arguments = [
+        "--insecure-http",
+        "--store",
+        "memory",
+        "--stall-timeout",
+        "10m",
+        "--max-response-bytes-in-flight",
+        "2GiB",
+    ];
     let server = Server::start(directory.path(), &arguments);
     let client = Client { address: server.address, token: server.token.clone() };
     for at in 0..OBJECTS {

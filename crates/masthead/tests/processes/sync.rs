@@ -83,6 +83,61 @@ fn a_refused_resource_leaves_the_others_and_names_the_right_that_is_missing() {
     assert_eq!(document["resources"][1]["status"], "forbidden");
 }
 
+#[test]
+fn an_optional_resource_that_is_not_served_leaves_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &PLAIN);
+    let arguments = ["sync", "cm", "crontabs", "--optional", "crontabs"];
+    let (code, table, error) = run(&server.kubeconfig, &arguments);
+    assert_eq!(code, Some(0), "{table}{error}");
+    let row = table.lines().find(|line| line.starts_with("crontabs ")).unwrap();
+    assert!(row.ends_with("not found (optional)"), "{table}");
+    assert!(table.contains("the server has no resource \"crontabs\""), "{table}");
+    let (code, document, _) = run(&server.kubeconfig, &[&arguments[..], &["-o", "json"]].concat());
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!((code, &document["complete"]), (Some(0), &Value::Bool(false)));
+    assert_eq!(document["resources"][1]["status"], "not found");
+    let (code, _, error) = run(&server.kubeconfig, &["sync", "cm", "crontabs"]);
+    assert_eq!(code, Some(2), "one that is required is looked for first: {error}");
+    let (code, _, error) = run(&server.kubeconfig, &["sync", "cm", "--optional", "crontabs"]);
+    assert!(code == Some(2) && error.contains("name it as RESOURCE too"), "{error}");
+}
+
+#[test]
+fn a_request_that_the_server_does_not_take_ends_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &PLAIN);
+    let selector = ["--field-selector", "spec.colour=red"];
+    let (code, table, _) = run(&server.kubeconfig, &[&["sync", "cm"], &selector[..]].concat());
+    assert_eq!(code, Some(3), "{table}");
+    assert!(table.contains("rejected") && table.contains("spec.colour"), "{table}");
+    let (code, _, error) = run(&server.kubeconfig, &[&["watch", "cm"], &selector[..]].concat());
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("spec.colour"), "{error}");
+}
+
+#[test]
+fn compressed_lists_are_read_in_pages_unless_streaming_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &PLAIN);
+    // One page is compressed from 128 KiB on.
+    for number in 0..20 {
+        create(&client(&server), &format!("m{number}"), &"x".repeat(16 * 1024));
+    }
+    let bytes = |arguments: &[&str]| {
+        let arguments = [&["sync", "cm", "-o", "json"], arguments].concat();
+        let (code, document, _) = run(&server.kubeconfig, &arguments);
+        assert_eq!(code, Some(0), "{document}");
+        let document: Value = serde_json::from_str(&document).unwrap();
+        let synced = &document["resources"][0];
+        (synced["pages"].as_u64().unwrap(), synced["bytes"].as_u64().unwrap())
+    };
+    let (pages, compressed) = bytes(&["--gzip"]);
+    let (none, plain) = bytes(&["--gzip", "--strategy", "streaming"]);
+    assert!(pages > 0 && none == 0, "{pages} {none}");
+    assert!(compressed * 10 < plain, "{compressed} of {plain}");
+}
+
 /// A server that says no to one path; everything else it passes on, a request a connection.
 fn refuse(server: SocketAddr, path: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

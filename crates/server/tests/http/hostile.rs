@@ -218,3 +218,44 @@ fn streams_that_are_reset_as_fast_as_they_are_opened_do_no_harm() {
         server.shutdown().await;
     });
 }
+
+#[test]
+fn head_answers_with_the_head_of_a_get_and_without_a_body() {
+    run(async {
+        let (world, server) = World::limited(Limits::default(), false).await;
+        world.set("a", "1").await;
+        let object = format!("{MAPS}/a");
+        let watch = format!("{MAPS}?watch=true");
+        let missing = format!("{MAPS}/missing");
+        for (path, expected) in [
+            ("/version", 200),
+            ("/readyz", 200),
+            (object.as_str(), 200),
+            (MAPS, 200),
+            (watch.as_str(), 200),
+            (missing.as_str(), 404),
+            ("/nowhere", 404),
+        ] {
+            let head = |method: &str| {
+                format!(
+                    "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\
+                     connection: close\r\n\r\n"
+                )
+            };
+            let answer = world.raw(head("HEAD").as_bytes()).await;
+            assert_eq!(code(&answer), expected, "{path}: {answer}");
+            let (headers, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert_eq!(body, "", "{path}");
+            if path != watch {
+                let got = world.raw(head("GET").as_bytes()).await;
+                let (_, body) = got.split_once("\r\n\r\n").unwrap();
+                if !got.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+                    let length = format!("content-length: {}", body.len());
+                    assert!(headers.to_ascii_lowercase().contains(&length), "{path}: {headers}");
+                }
+            }
+        }
+        world.until("/statz", |answer| answer.json()["watches"] == 0).await;
+        server.shutdown().await;
+    });
+}

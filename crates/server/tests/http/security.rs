@@ -176,8 +176,7 @@ async fn get(server: &Server, ca: &str, client: Client, path: &str) -> String {
 fn a_client_certificate_names_its_user_and_groups() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
-        let loopback = "127.0.0.1".parse().unwrap();
-        let credentials = Credentials::load_or_create(directory.path(), loopback).unwrap();
+        let credentials = Credentials::load_or_create(directory.path(), &[]).unwrap();
         let security = Security::Tls(credentials.tls(None).unwrap());
         let limits =
             Limits { handshake_timeout: std::time::Duration::from_secs(2), ..Limits::default() };
@@ -205,8 +204,7 @@ fn a_client_certificate_names_its_user_and_groups() {
 fn a_shutdown_ends_a_watch_over_tls_with_a_close() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
-        let loopback = "127.0.0.1".parse().unwrap();
-        let credentials = Credentials::load_or_create(directory.path(), loopback).unwrap();
+        let credentials = Credentials::load_or_create(directory.path(), &[]).unwrap();
         let security = Security::Tls(credentials.tls(None).unwrap());
         let config = Config { security, ..config(Limits::default()) };
         let server = Server::start(config, Arc::new(MemoryStore::new())).await.unwrap();

@@ -66,14 +66,26 @@ async fn with_room_for_four_lists() -> (World, masthead_server::Server) {
     (world, server)
 }
 
+async fn bytes_in_flight(world: &World) -> u64 {
+    world.get("/statz").await.json()["responseBytesInFlight"].as_u64().unwrap()
+}
+
+/// Waits until the server has given back what an answer held. A client has the whole answer a little
+/// earlier, and its next request must not count as a second one beside it.
+async fn wait_for_bytes_in_flight(world: &World, bytes: u64) {
+    world.until("/statz", |answer| answer.json()["responseBytesInFlight"] == bytes).await;
+}
+
 #[test]
 fn a5_lists_of_one_user_that_nobody_reads_leave_room_for_the_lists_of_another() {
     run(async {
         let (world, server) = with_room_for_four_lists().await;
         let held = take_all(&world, MAPS).await;
         assert_eq!(held.len(), 3, "a user alone gets three quarters");
+        let held_bytes = bytes_in_flight(&world).await;
         for _ in 0..REQUESTS {
             assert_eq!(quiet(&world, Method::GET, MAPS, String::new()).await.code, 200);
+            wait_for_bytes_in_flight(&world, held_bytes).await;
         }
         server.shutdown().await;
     });
@@ -85,12 +97,15 @@ fn a5_initial_events_of_one_user_leave_room_for_those_of_another() {
         let (world, server) = with_room_for_four_lists().await;
         let held = take_all(&world, STREAMING).await;
         assert_eq!(held.len(), 3, "a user alone gets three quarters");
+        let held_bytes = bytes_in_flight(&world).await;
         for _ in 0..REQUESTS {
             let mut watch = world.watch_as(STREAMING, &[QUIET]).await;
             for number in 0..120 {
                 let event = watch.short().await;
                 assert!(event.starts_with(&format!("ADDED big-{number:03}")), "{event}");
             }
+            drop(watch);
+            wait_for_bytes_in_flight(&world, held_bytes).await;
         }
         server.shutdown().await;
     });

@@ -105,15 +105,15 @@ fn a_server_is_followed_over_both_protocols_with_both_sorts_of_lists() {
 fn a_secure_server_is_followed_with_its_own_kubeconfig() {
     run(async {
         let directory = tempfile::tempdir().unwrap();
-        let credentials =
-            Credentials::load_or_create(directory.path(), "127.0.0.1".parse().unwrap()).unwrap();
+        let credentials = Credentials::load_or_create(directory.path(), &[]).unwrap();
         let mut tokens = Tokens::default();
         let user = User { name: "admin".into(), groups: vec![MASTERS.into()] };
         tokens.add(&credentials.admin_token, user);
         let tls = Security::Tls(credentials.tls(None).unwrap());
         let (server, store) = serve(tls, tokens).await;
         let kubeconfig = directory.path().join("kubeconfig");
-        let text = credentials.kubeconfig(&format!("https://{}", server.address()));
+        let text =
+            credentials.kubeconfig(&format!("https://{}", server.address()), &credentials.trust());
         std::fs::write(&kubeconfig, text).unwrap();
         let settings = masthead_upstream::Settings::default();
         let upstream = Upstream::from_kubeconfig(Some(&kubeconfig), None, settings).await.unwrap();

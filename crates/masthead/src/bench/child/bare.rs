@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &ChildArguments) -> anyhow::Result<()> {
     let (watches, sent) = (Watches::default(), Sent::default());
     let accepting = (watches.clone(), sent.clone(), objects.clone());
     let place = Place::new(&std::env::temp_dir())?;
-    let credentials = Credentials::load_or_create(&place.path("credentials"), address.ip())?;
+    let credentials = Credentials::load_or_create(&place.path("credentials"), &[])?;
     let tls = if arguments.tls { Some(credentials.tls(None)?) } else { None };
     let ca = arguments.tls.then_some(credentials.ca);
     std::thread::spawn(move || {
