@@ -17,11 +17,11 @@ use tracing::{info, warn};
 use crate::authz::Authorized;
 use crate::catalog::Catalog;
 use crate::definitions;
-use crate::document::{self, Members};
+use crate::document;
 use crate::feed::Feed;
 use crate::limits::{CUSTOM_RESOURCES_MAX, ESTABLISH_WAIT, HOUSEKEEPING_BATCH, HOUSEKEEPING_RETRY};
 use crate::metrics::WatchCounters;
-use crate::prepare::{self, CRD_FINALIZER, Outcome};
+use crate::prepare;
 use crate::reads::Reads;
 use crate::resources::Kind;
 use crate::route::Target;
@@ -181,12 +181,7 @@ impl Housekeeping {
         };
         self.empty(kind, "").await;
         let done = self.writes.change(&scope, false, |current| {
-            let mut new = current.clone();
-            let finalizers = prepare::metadata_mut(&mut new)?.get_mut("finalizers");
-            if let Some(list) = finalizers.and_then(Value::as_array_mut) {
-                list.retain(|it| it != CRD_FINALIZER);
-            }
-            changed(&scope.kind, current, new)
+            prepare::release_definition(&scope.kind, current)
         });
         report(name, done.await.map(|_| ()));
     }
@@ -267,11 +262,6 @@ impl Housekeeping {
             wait = (wait * 2).min(HOUSEKEEPING_RETRY * 50);
         }
     }
-}
-
-fn changed(kind: &Kind, current: &Members, new: Members) -> Result<Outcome, Status> {
-    let stamp = prepare::Stamp { now: String::new(), uid: String::new() };
-    prepare::update(kind, current, new, &stamp)
 }
 
 fn report(name: &str, result: Result<(), Status>) {

@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 }
 
 /// The finalizer that keeps a definition until its objects are gone, as in Kubernetes.
-pub(crate) const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Members of `metadata` that only the server writes.
 const OWN_METADATA: [&str; 6] = [
@@ -153,15 +153,34 @@ fn set_defaults(kind: &Kind, members: &mut Members, stamp: &Stamp) -> Result<(),
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
     } else if kind.is(definitions::GROUP, "customresourcedefinitions") {
         definitions::establish(members, None, &stamp.now)?;
-        let metadata = metadata_mut(members)?;
-        let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
-        if let Some(list) = finalizers.as_array_mut()
-            && !list.iter().any(|it| it == CRD_FINALIZER)
-        {
-            list.push(CRD_FINALIZER.into());
-        }
+        hold_definition(members)?;
     }
     Ok(())
+}
+
+/// Adds the finalizer that keeps a definition for as long as it has objects. Clients cannot take it off:
+/// what is stored under a definition that is gone could not be read, listed or deleted any more.
+fn hold_definition(members: &mut Members) -> Result<(), Status> {
+    let finalizers = metadata_mut(members)?.entry("finalizers").or_insert_with(|| json!([]));
+    if finalizers.is_null() {
+        *finalizers = json!([]);
+    }
+    if let Some(list) = finalizers.as_array_mut()
+        && !list.iter().any(|finalizer| finalizer == CRD_FINALIZER)
+    {
+        list.push(CRD_FINALIZER.into());
+    }
+    Ok(())
+}
+
+/// Takes that finalizer off a definition whose objects are gone.
+pub(crate) fn release_definition(kind: &Kind, current: &Members) -> Result<Outcome, Status> {
+    let mut new = current.clone();
+    let finalizers = metadata_mut(&mut new)?.get_mut("finalizers");
+    if let Some(list) = finalizers.and_then(Value::as_array_mut) {
+        list.retain(|finalizer| finalizer != CRD_FINALIZER);
+    }
+    finish(kind, current, new)
 }
 
 /// A member that is an object, made if it is missing.
@@ -194,6 +213,7 @@ pub(crate) fn update(
     }
     if kind.is(definitions::GROUP, "customresourcedefinitions") {
         definitions::establish(&mut new, Some(current), &stamp.now)?;
+        hold_definition(&mut new)?;
     }
     finish(kind, current, new)
 }
@@ -338,13 +358,17 @@ fn specification_differs(kind: &Kind, one: &Members, other: &Members) -> bool {
 
 /// What a delete makes of an object (W35).
 pub(crate) fn delete(kind: &Kind, current: &Members, stamp: &Stamp) -> Result<Outcome, Status> {
-    if !is_held(kind, current) {
+    let is_definition = kind.is(definitions::GROUP, "customresourcedefinitions");
+    if !is_held(kind, current) && !is_definition {
         return Ok(Outcome::Delete);
     }
     if is_deleting(current) {
         return Ok(Outcome::Unchanged);
     }
     let mut new = current.clone();
+    if is_definition {
+        hold_definition(&mut new)?;
+    }
     let metadata = metadata_mut(&mut new)?;
     metadata.insert("deletionTimestamp".to_owned(), stamp.now.as_str().into());
     metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());

@@ -47,6 +47,29 @@ const DEFINITION: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/sails.ship.example";
 
 rules! {
+    async fn w39_clients_cannot_take_a_definition_from_under_its_objects(world) {
+        let held = ["customresourcecleanup.apiextensions.k8s.io"];
+        let made = world.post(DEFINITIONS, &definition()).await.ok();
+        assert_eq!(made["metadata"]["finalizers"], json!(held));
+        let mut bare = made.clone();
+        bare["metadata"]["finalizers"] = json!([]);
+        let kept = world.put(DEFINITION, &bare).await.ok();
+        assert_eq!(kept["metadata"]["finalizers"], json!(held));
+        let mut sail = sail("held", "red");
+        sail["metadata"]["finalizers"] = json!(["x.io/hold"]);
+        world.post(SAILS, &sail).await.ok();
+        world.delete(DEFINITION).await.ok();
+        let no_finalizers = json!({"metadata": {"finalizers": null}});
+        let kept = world.patch(DEFINITION, "merge-patch", &no_finalizers).await.ok();
+        assert_eq!(kept["metadata"]["finalizers"], json!(held));
+        world.post(DEFINITIONS, &definition()).await.fails(409, "AlreadyExists");
+        let object = format!("{SAILS}/held");
+        world.patch(&object, "merge-patch", &no_finalizers).await.ok();
+        world.until(DEFINITION, |answer| answer.code == 404).await;
+        world.post(DEFINITIONS, &definition()).await.ok();
+        assert!(names(&world.get(SAILS).await.ok()).is_empty());
+    }
+
     /// S5: a change of the stored version loses nothing, in either version.
     async fn w39_objects_are_found_whatever_version_they_were_stored_in(world) {
         let made = world.post(DEFINITIONS, &definition()).await.ok();
