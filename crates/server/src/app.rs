@@ -28,7 +28,7 @@ use crate::discovery;
 use crate::document::{self, Document, Format, Members};
 use crate::feed::Feed;
 use crate::flights::{Connection, Flights, spread_retry};
-use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, Limits, YAML_LIST_FACTOR};
+use crate::limits::{ESTABLISH_WAIT, GZIP_BYTES_MIN, JSON_VALUE_BYTES, Limits, YAML_LIST_FACTOR};
 use crate::listing::{ListStream, Listed};
 use crate::metrics::{Metrics, RequestLabels};
 use crate::negotiate::{self, Encoding};
@@ -82,11 +82,22 @@ struct Asked {
     request: Request<Incoming>,
     /// The body of a write, which has been received before anything else is done for it.
     body: Bytes,
+    /// What the body holds of the budget for bodies.
+    held: Option<Share>,
 }
 
 impl Asked {
     fn query(&self) -> &str {
         self.request.uri().query().unwrap_or_default()
+    }
+
+    /// Reads the body. What its values take in memory counts like its bytes.
+    fn document(&mut self, format: Format) -> Result<Document, Status> {
+        let document = Document::read(&self.body, format)?;
+        if let Some(held) = &mut self.held {
+            held.grow(document.values * JSON_VALUE_BYTES)?;
+        }
+        Ok(document)
     }
 
     fn gzip(&self) -> bool {
@@ -182,7 +193,7 @@ impl App {
         labels.verb = verb.as_str();
         let proof = authorize(&user, verb, target)?;
         let (connection, body) = (peer.connection.clone(), Bytes::new());
-        self.dispatch(Asked { proof, user, connection, request, body }).await
+        self.dispatch(Asked { proof, user, connection, request, body, held: None }).await
     }
 
     async fn dispatch(&self, mut asked: Asked) -> Answer {
@@ -192,7 +203,9 @@ impl App {
         }
         let writes = !verb.reads();
         // A body that does not come holds nothing but what has come of it.
-        let _received = if writes { Some(self.receive(&mut asked).await?) } else { None };
+        if writes {
+            asked.held = Some(self.receive(&mut asked).await?);
+        }
         let _counted = self.metrics.in_flight(writes);
         let budget = if writes { &self.writing } else { &self.reading };
         let _place = budget.take(&asked.user, &asked.connection, 1)?;
@@ -310,10 +323,10 @@ impl App {
         Ok(respond::stream(Body::Watch(Box::new(stream)), false))
     }
 
-    async fn create(&self, asked: Asked) -> Answer {
+    async fn create(&self, mut asked: Asked) -> Answer {
         let encoding = asked.accept()?;
         let options = WriteOptions::from_query(asked.query())?;
-        let (members, warnings) = read_object(&asked, options)?;
+        let (members, warnings) = read_object(&mut asked, options)?;
         let object = self.writes.create(&asked.proof, members, options.dry_run).await?;
         self.established(&asked.proof, object.revision()).await;
         let mut response = show(StatusCode::CREATED, &object, &asked, encoding)?;
@@ -329,16 +342,16 @@ impl App {
         }
     }
 
-    async fn change(&self, asked: Asked) -> Answer {
+    async fn change(&self, mut asked: Asked) -> Answer {
         let encoding = asked.accept()?;
         let options = WriteOptions::from_query(asked.query())?;
         let (changed, warnings) = if asked.proof.verb() == Verb::Patch {
             let content_type = negotiate::content_type(asked.request.headers())?;
-            let patch = Patch::read(&content_type, &asked.body)?;
+            let patch = Patch::read(&content_type, |format| asked.document(format))?;
             let changed = self.writes.patch(&asked.proof, &patch, options.dry_run).await?;
             (changed, Vec::new())
         } else {
-            let (members, warnings) = read_object(&asked, options)?;
+            let (members, warnings) = read_object(&mut asked, options)?;
             let changed = self.writes.update(&asked.proof, members, options.dry_run).await?;
             (changed, warnings)
         };
@@ -350,9 +363,9 @@ impl App {
         Ok(response)
     }
 
-    async fn delete(&self, asked: Asked) -> Answer {
+    async fn delete(&self, mut asked: Asked) -> Answer {
         let encoding = asked.accept()?;
-        let options = delete_options(&asked)?;
+        let options = delete_options(&mut asked)?;
         match self.writes.delete(&asked.proof, &options).await? {
             Changed::Deleted(object) => {
                 let resource = &asked.proof.kind.resource;
@@ -364,11 +377,11 @@ impl App {
         }
     }
 
-    async fn delete_collection(&self, asked: Asked) -> Answer {
+    async fn delete_collection(&self, mut asked: Asked) -> Answer {
         let encoding = asked.accept()?;
         let resource = asked.proof.kind.resource.clone();
         let list = ListOptions::from_query(asked.query(), &resource, &asked.proof.namespace)?;
-        let options = delete_options(&asked)?;
+        let options = delete_options(&mut asked)?;
         let objects = self.writes.delete_collection(&asked.proof, &list, &options).await?;
         let revision = self.reads.current().await?;
         let meta = ListMeta { revision, ..ListMeta::default() };
@@ -414,9 +427,9 @@ impl App {
 }
 
 /// The object in the body, and what is to be said about it.
-fn read_object(asked: &Asked, options: WriteOptions) -> Result<(Members, Vec<String>), Status> {
+fn read_object(asked: &mut Asked, options: WriteOptions) -> Result<(Members, Vec<String>), Status> {
     let format = negotiate::body_format(asked.request.headers())?;
-    let document = Document::read(&asked.body, format)?;
+    let document = asked.document(format)?;
     let twice: Vec<_> =
         document.duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
     let warnings = match options.field_validation {
@@ -430,13 +443,13 @@ fn read_object(asked: &Asked, options: WriteOptions) -> Result<(Members, Vec<Str
     Ok((document.into_members()?, warnings))
 }
 
-fn delete_options(asked: &Asked) -> Result<DeleteOptions, Status> {
+fn delete_options(asked: &mut Asked) -> Result<DeleteOptions, Status> {
     let format = negotiate::body_format(asked.request.headers());
     let dry_run = WriteOptions::from_query(asked.query())?.dry_run;
     let mut options = if asked.body.is_empty() {
         DeleteOptions::default()
     } else {
-        DeleteOptions::read(&Document::read(&asked.body, format?)?.into_members()?)?
+        DeleteOptions::read(&asked.document(format?)?.into_members()?)?
     };
     options.dry_run |= dry_run;
     Ok(options)

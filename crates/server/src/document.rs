@@ -29,6 +29,8 @@ pub(crate) struct Document {
     pub(crate) value: Value,
     /// Members that stand twice, by their path.
     pub(crate) duplicates: Vec<String>,
+    /// Number of keys and values, those included that YAML's anchors and aliases repeat.
+    pub(crate) values: usize,
 }
 
 impl Document {
@@ -59,7 +61,7 @@ impl<'de> Deserialize<'de> for Document {
         let mut noted = Noted::default();
         let node = Node { depth: 0, path: Path::Root, noted: &mut noted };
         let value = node.deserialize(deserializer)?;
-        Ok(Self { value, duplicates: noted.duplicates })
+        Ok(Self { value, duplicates: noted.duplicates, values: noted.values })
     }
 }
 

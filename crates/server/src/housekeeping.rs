@@ -180,9 +180,9 @@ impl Housekeeping {
             return;
         };
         self.empty(kind, "").await;
-        let done = self.writes.change(&scope, false, |current| {
-            prepare::release_definition(&scope.kind, current)
-        });
+        let done = self
+            .writes
+            .change(&scope, false, |current| prepare::release_definition(&scope.kind, current));
         report(name, done.await.map(|_| ()));
     }
 

@@ -166,8 +166,10 @@ pub(crate) const YAML_LIST_FACTOR: usize = 10;
 pub(crate) const PATCH_COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Bytes of text that the anchors of a YAML body keep and its aliases repeat, as many as a body may have.
 pub(crate) const YAML_COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// JSON values in one body, keys and values of maps counted apart. A value takes up to 250 bytes in memory
-/// and a body is there some three times while it is worked on, so one takes 400 MB at the most. The largest
+/// Bytes that a key or a value of a body takes in memory at the most, besides its text: an entry of a map
+/// with its place in the index. They count towards `max-request-bytes-in-flight`.
+pub(crate) const JSON_VALUE_BYTES: usize = 250;
+/// JSON values in one body, keys and values of maps counted apart: 125 MB in memory. The largest
 /// definitions that are in use have some 100,000.
 pub(crate) const JSON_VALUES_MAX: usize = 500_000;
 /// How often a write is tried again when somebody else was faster (W36).

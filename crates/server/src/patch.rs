@@ -22,11 +22,14 @@ pub(crate) enum Patch {
 pub(crate) const TYPES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
 
 impl Patch {
-    /// Reads a patch of this content type.
-    pub(crate) fn read(content_type: &str, body: &[u8]) -> Result<Self, Status> {
+    /// Reads a patch of this content type. `document` reads the body.
+    pub(crate) fn read(
+        content_type: &str,
+        document: impl FnOnce(Format) -> Result<Document, Status>,
+    ) -> Result<Self, Status> {
         match content_type {
             "application/json-patch+json" => {
-                let document = Document::read(body, Format::Json)?;
+                let document = document(Format::Json)?;
                 let operations = document.value.as_array().map_or(0, Vec::len);
                 if operations > PATCH_OPERATIONS_MAX {
                     let why = format!(
@@ -41,7 +44,7 @@ impl Patch {
                 })
             }
             "application/merge-patch+json" => {
-                let document = Document::read(body, Format::Json)?;
+                let document = document(Format::Json)?;
                 Ok(Self::Merge(Value::Object(document.into_members()?)))
             }
             _ => Err(Status::unsupported_media_type(&TYPES)),
@@ -114,7 +117,9 @@ mod tests {
     use serde_json::json;
 
     fn apply(content_type: &str, patch: &Value, to: &Value) -> Result<Value, u16> {
-        let patch = Patch::read(content_type, patch.to_string().as_bytes());
+        let patch = Patch::read(content_type, |format| {
+            Document::read(patch.to_string().as_bytes(), format)
+        });
         let members = to.as_object().expect("an object").clone();
         let applied = patch.and_then(|patch| patch.apply(&members));
         applied.map(Value::Object).map_err(|status| status.code())

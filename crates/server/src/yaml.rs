@@ -92,7 +92,7 @@ pub(crate) fn read(text: &str) -> Result<Document, String> {
         builder.handle(event)?;
     }
     let value = builder.root.unwrap_or_default();
-    Ok(Document { value, duplicates: builder.duplicates })
+    Ok(Document { value, duplicates: builder.duplicates, values: builder.values })
 }
 
 impl Builder {

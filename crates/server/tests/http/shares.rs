@@ -235,3 +235,22 @@ fn a5_bytes_of_bodies_that_come_slowly_leave_room_for_those_of_another() {
         server.shutdown().await;
     });
 }
+
+#[test]
+fn a5_values_of_a_body_count_like_its_bytes() {
+    run(async {
+        let limits = Limits { request_bytes_in_flight: 1_000_000, ..Limits::default() };
+        let (world, server) = World::limited(limits, false).await;
+        // Some 20 bytes of text each, and 500 bytes in memory.
+        let map = |keys: usize| {
+            let data: serde_json::Map<_, _> =
+                (0..keys).map(|key| (format!("key-{key}"), json!("v"))).collect();
+            json!({"metadata": {"name": format!("map-{keys}")}, "data": data})
+        };
+        world.post(MAPS, &map(1000)).await.ok();
+        let refused = world.post(MAPS, &map(3000)).await.fails(429, "TooManyRequests");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("max-request-bytes-in-flight"), "{message}");
+        server.shutdown().await;
+    });
+}
