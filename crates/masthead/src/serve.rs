@@ -149,6 +149,9 @@ struct LimitArguments {
     /// Compressed lists that are kept for the next
     #[arg(long, env = "MASTHEAD_MAX_ZIPPED_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "128MiB")]
     max_zipped_bytes: usize,
+    /// Long selectors of open watches
+    #[arg(long, env = "MASTHEAD_MAX_SELECTOR_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "16MiB")]
+    max_selector_bytes: usize,
     /// Largest body of a request
     #[arg(long, env = "MASTHEAD_MAX_BODY_BYTES", value_name = "BYTES", value_parser = bytes, default_value = "3MiB")]
     max_body_bytes: usize,
@@ -200,6 +203,7 @@ impl LimitArguments {
             response_bytes_in_flight: self.max_response_bytes_in_flight,
             request_bytes_in_flight: self.max_request_bytes_in_flight,
             zipped_bytes: self.max_zipped_bytes,
+            selector_bytes: self.max_selector_bytes,
             body_bytes: self.max_body_bytes,
             header_bytes: self.max_header_bytes,
             uri_bytes: self.max_uri_bytes,

@@ -318,7 +318,12 @@ impl App {
                 Query::List(_) => return Err(Status::bad_request("watch is not true")),
             }
         };
-        let watcher = Watcher { user: &asked.user, connection: &asked.connection, projection };
+        let watcher = Watcher {
+            user: &asked.user,
+            connection: &asked.connection,
+            projection,
+            query_bytes: query.len(),
+        };
         let stream = self.reads.watch(&asked.proof, options, watcher).await?;
         Ok(respond::stream(Body::Watch(Box::new(stream)), false))
     }

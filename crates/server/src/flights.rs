@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::authn::User;
 use crate::budget::{Budget, Share};
-use crate::limits::{Limits, WIDE_WATCHES_MAX};
+use crate::limits::{Limits, SHORT_QUERY_BYTES, WIDE_WATCHES_MAX};
 use crate::listing::Listed;
 
 /// Milliseconds since the server was made; never zero.
@@ -222,6 +222,7 @@ pub(crate) struct Flights {
     watches: AtomicUsize,
     wide: AtomicUsize,
     bytes: Arc<Budget>,
+    selectors: Arc<Budget>,
     /// Watches and lists that were let go because nobody read them.
     pub(crate) stalled: AtomicU64,
 }
@@ -234,6 +235,8 @@ pub(crate) struct Ticket {
     number: usize,
     /// The user of a watch.
     watch_of: Option<Arc<User>>,
+    /// What the selectors of a watch hold of their budget, if they are long.
+    selectors: Option<Box<Share>>,
 }
 
 impl std::ops::Deref for Ticket {
@@ -295,6 +298,15 @@ impl Drop for Ticket {
     }
 }
 
+/// What a watch costs besides its place.
+#[derive(Clone, Copy)]
+pub(crate) struct WatchCost {
+    /// Bytes of its initial events, about.
+    pub(crate) initial_bytes: usize,
+    /// Bytes of its query, of which the selectors are kept and looked at for each event.
+    pub(crate) query_bytes: usize,
+}
+
 impl Flights {
     pub(crate) fn new(limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
@@ -302,6 +314,11 @@ impl Flights {
                 limits.response_bytes_in_flight,
                 "bytes of lists and initial events",
                 "max-response-bytes-in-flight",
+            ),
+            selectors: Budget::new(
+                limits.selector_bytes,
+                "bytes of long selectors of watches",
+                "max-selector-bytes",
             ),
             limits,
             all: Mutex::default(),
@@ -342,13 +359,13 @@ impl Flights {
         Ok(self.ticket(connection, resource, Some(list), Some(share), None))
     }
 
-    /// Begins a watch that sends about so many bytes as its initial events.
+    /// Begins a watch.
     pub(crate) fn watch(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         resource: &Resource,
         user: &Arc<User>,
-        bytes: usize,
+        cost: WatchCost,
     ) -> Result<Ticket, Status> {
         let limits = &*self.limits;
         take(&self.watches, limits.watches, "max-watches", "on this server")?;
@@ -370,10 +387,14 @@ impl Flights {
             return Err(status);
         }
         // From here on the ticket gives back what was taken.
-        let ticket = self.ticket(connection, resource, None, None, Some(user.clone()));
-        if bytes > 0 {
-            let share = self.bytes.take(user, connection, bytes)?;
+        let mut ticket = self.ticket(connection, resource, None, None, Some(user.clone()));
+        if cost.initial_bytes > 0 {
+            let share = self.bytes.take(user, connection, cost.initial_bytes)?;
             *ticket.flight.bytes.lock() = Some(share);
+        }
+        if cost.query_bytes > SHORT_QUERY_BYTES {
+            let share = self.selectors.take(user, connection, cost.query_bytes)?;
+            ticket.selectors = Some(Box::new(share));
         }
         Ok(ticket)
     }
@@ -424,7 +445,7 @@ impl Flights {
             all.len() - 1
         });
         all[number] = Some(flight.clone());
-        Ticket { flights: self.clone(), flight, number, watch_of }
+        Ticket { flights: self.clone(), flight, number, watch_of, selectors: None }
     }
 
     /// Lets go of every answer that has not moved for so long.

@@ -25,6 +25,9 @@ pub struct Limits {
     pub request_bytes_in_flight: usize,
     /// Bytes of compressed lists that are kept, so that the next list is not compressed all over again.
     pub zipped_bytes: usize,
+    /// Bytes of queries of open watches, those up to 512 bytes aside: their selectors are kept and looked
+    /// at for each event.
+    pub selector_bytes: usize,
     /// Largest body of a request (W38).
     pub body_bytes: usize,
     /// Largest head of a request: request line and headers together.
@@ -66,6 +69,8 @@ impl Default for Limits {
             request_bytes_in_flight: 256 * 1024 * 1024,
             // Some 50,000 pods have 50 MB, and what is used stays in one half or the other.
             zipped_bytes: 128 * 1024 * 1024,
+            // Some 20,000 selectors with 128 short requirements, which is 25 ms of matching an event.
+            selector_bytes: 16 * 1024 * 1024,
             body_bytes: 3 * 1024 * 1024,
             header_bytes: 64 * 1024,
             uri_bytes: 60 * 1024,
@@ -159,6 +164,8 @@ pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
 /// Unreadable objects that are remembered of each resource: enough to name some, and to notice that they
 /// are gone.
 pub(crate) const UNREADABLE_MAX: usize = 100;
+/// Queries of watches that count only as a watch: the selectors of almost all clients.
+pub(crate) const SHORT_QUERY_BYTES: usize = 512;
 /// A list in YAML is put together as a whole: its JSON, the values in it, and the text.
 pub(crate) const YAML_LIST_FACTOR: usize = 10;
 /// Bytes of JSON that the copies of one JSON patch may add, as many as a body may have: each copy may double

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::authn::User;
 use crate::authz::Authorized;
-use crate::flights::{Connection, Flights};
+use crate::flights::{Connection, Flights, WatchCost};
 use crate::limits::{FRESH_WAIT, READY_WAIT, SELECTIVE_WATCH_BYTES, WATCH_TIMEOUT_MIN};
 use crate::metrics::WatchCounters;
 use crate::packing::whole;
@@ -79,6 +79,7 @@ pub(crate) struct Watcher<'a> {
     pub(crate) user: &'a Arc<User>,
     pub(crate) connection: &'a Arc<Connection>,
     pub(crate) projection: Projection,
+    pub(crate) query_bytes: usize,
 }
 
 impl Reads {
@@ -308,13 +309,14 @@ impl Reads {
         if matches!(options.from, WatchFrom::State { .. }) {
             self.unreadable.check_all(resource, &proof.namespace)?;
         }
-        let bytes = match options.from {
+        let initial_bytes = match options.from {
             WatchFrom::State { .. } if is_wide(proof, &options.selectors) => cache.memory().whole,
             WatchFrom::State { .. } => SELECTIVE_WATCH_BYTES,
             _ => 0,
         };
-        let Watcher { user, connection, projection } = watcher;
-        let ticket = self.flights.watch(connection, resource, user, bytes)?;
+        let Watcher { user, connection, projection, query_bytes } = watcher;
+        let cost = WatchCost { initial_bytes, query_bytes };
+        let ticket = self.flights.watch(connection, resource, user, cost)?;
         // Whoever ends the watches of a cache has put another in its place before: from here on this
         // watch is ended with them, or begins with the other one.
         let Served { cache, counters, .. } = self.served(resource)?;

@@ -369,3 +369,28 @@ fn a_slow_reader_that_does_read_is_not_reset() {
         server.shutdown().await;
     });
 }
+
+#[test]
+fn bytes_of_long_selectors_of_watches_are_bounded() {
+    run(async {
+        let limits = Limits { selector_bytes: 10_000, ..Limits::default() };
+        let (world, server) = World::limited(limits, false).await;
+        let path = |values: usize| {
+            let values: Vec<_> = (0..values).map(|value| format!("v{value:04}")).collect();
+            format!("{MAPS}?watch=true&labelSelector=app+in+({})", values.join(","))
+        };
+        // A short one counts only as a watch.
+        let _short: Vec<_> =
+            futures_util::future::join_all((0..30).map(|_| async { world.watch(&path(50)).await }))
+                .await;
+        let first = world.watch(&path(400)).await;
+        let _second = world.watch(&path(400)).await;
+        let _third = world.watch(&path(400)).await;
+        let refused = world.get(&path(400)).await.fails(429, "TooManyRequests");
+        assert!(refused["message"].as_str().unwrap().contains("max-selector-bytes"), "{refused}");
+        drop(first);
+        let brief = format!("{}&timeoutSeconds=1", path(400));
+        world.until(&brief, |answer| answer.code == 200).await;
+        server.shutdown().await;
+    });
+}
