@@ -30,6 +30,7 @@ use crate::limits::{
 
 mod driver;
 mod gathered;
+mod plain_http;
 mod sending;
 mod streams;
 mod wire;
@@ -105,11 +106,13 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         // What the kernel holds for a client that does not read is bounded too.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-        let stream = Tcp(stream);
         let Some(tls) = &self.tls else {
-            return self.talk(stream, None, refused).await;
+            return self.talk(Tcp(stream), None, refused).await;
         };
-        let handshake = Box::pin(tls.accept(stream));
+        let handshake = Box::pin(async {
+            let stream = plain_http::refuse(stream).await?;
+            tls.accept(Tcp(stream)).await
+        });
         match timeout(self.app.limits.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates();

@@ -164,6 +164,8 @@ pub(crate) const FLUSH_ROOM_BYTES: usize = 1024;
 /// Unreadable objects that are remembered of each resource: enough to name some, and to notice that they
 /// are gone.
 pub(crate) const UNREADABLE_MAX: usize = 100;
+/// Bytes that are read of a request in plain HTTP on a port of TLS, before it is refused.
+pub(crate) const PLAIN_REQUEST_BYTES: usize = 8 * 1024;
 /// Queries of watches that count only as a watch: the selectors of almost all clients.
 pub(crate) const SHORT_QUERY_BYTES: usize = 512;
 /// A list in YAML is put together as a whole: its JSON, the values in it, and the text.

@@ -199,6 +199,27 @@ fn a_client_certificate_names_its_user_and_groups() {
     });
 }
 
+#[test]
+fn plain_http_on_a_port_of_tls_is_refused_with_a_reason() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        let credentials = Credentials::load_or_create(directory.path(), &[]).unwrap();
+        let security = Security::Tls(credentials.tls(None).unwrap());
+        let config = Config { security, ..config(Limits::default()) };
+        let server = Server::start(config, Arc::new(MemoryStore::new())).await.unwrap();
+        server.ready().await;
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body, "Client sent an HTTP request to an HTTPS server.\n");
+        assert_eq!(get(&server, &credentials.ca, None, "/readyz").await, "200");
+        server.shutdown().await;
+    });
+}
+
 /// An end without a close of TLS's own could be anybody's.
 #[test]
 fn a_shutdown_ends_a_watch_over_tls_with_a_close() {
