@@ -8,6 +8,7 @@ mod controller;
 mod crash;
 mod examples;
 mod follower;
+mod greedy;
 mod http;
 mod informer;
 mod kube_rs;
