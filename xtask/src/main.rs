@@ -184,8 +184,8 @@ fn wrapper(cfgs: &[&str]) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let folder = target.join("wrappers");
     let path = folder.join(cfgs.join("-"));
-    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
-    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
+    let flags: Vec<_> = cfgs.iter().map(|cfg| format!("--cfg {cfg}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\" {}\n", flags.join(" "));
     // Cargo asks rustc everything again if the file is newer than before.
     if fs::read_to_string(&path).is_ok_and(|known| known == script) {
         return path.canonicalize().expect("was just read");

@@ -5,6 +5,9 @@
 
 use crate::limits::JSON_DEPTH_MAX;
 
+/// What a [`JsonError`] says of a text that is nested deeper than [`JSON_DEPTH_MAX`].
+pub(crate) const TOO_DEEP: &str = "nested too deeply";
+
 /// A range of bytes in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Span {
@@ -97,7 +100,7 @@ impl<'a> Scanner<'a> {
 
     fn deeper(&mut self) -> Result<()> {
         if self.depth == self.depth_max {
-            return self.fail("nested too deeply");
+            return self.fail(TOO_DEEP);
         }
         self.depth += 1;
         Ok(())

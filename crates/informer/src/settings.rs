@@ -83,6 +83,9 @@ pub struct FactorySettings {
     pub first_list: FirstList,
     /// When what is not critical begins.
     pub startup: Startup,
+    /// Bytes of memory that the objects of one resource's list may hold. A list with more is given up and
+    /// tried again later: a server that sends without end does not take all memory.
+    pub list_bytes_max: usize,
     /// Bytes that handlers may pin in one cache before the slowest loses its place (R20).
     pub pinned_bytes: usize,
     /// Between two savings of those caches that have a place on disk.
@@ -98,6 +101,7 @@ impl Default for FactorySettings {
             strategy: Strategy::default(),
             first_list: FirstList::default(),
             startup: Startup::default(),
+            list_bytes_max: masthead_reflector::limits::LIST_BYTES_MAX,
             pinned_bytes: limits::PINNED_BYTES_MAX,
             save_interval: limits::SAVE_INTERVAL,
             seed: 0,
@@ -119,6 +123,7 @@ impl FactorySettings {
             first_list: self.first_list,
             progress: self.timeouts.progress,
             request: Some(self.timeouts.request),
+            list_bytes_max: self.list_bytes_max,
             ..masthead_reflector::Settings::default()
         }
     }

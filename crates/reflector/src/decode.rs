@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use masthead_core::{Bookmark, EventType, ListPage, Object, Resource, Status, WatchLine};
+use masthead_core::{
+    Bookmark, EventType, ListPage, Object, Resource, SplitError, Status, WatchLine,
+};
 use tracing::debug;
 
 use crate::{Failure, Page, WatchItem};
@@ -68,16 +70,28 @@ impl Decoder {
         let object = self.object(item);
         if object.is_none() {
             let list = [b"{\"items\":[", item, b"]}"].concat();
-            ListPage::split(&list).map_err(|error| Failure::Decode(error.to_string()))?;
+            match ListPage::split(&list) {
+                Err(error) if !error.is_of_one_item() => {
+                    return Err(Failure::Decode(error.to_string()));
+                }
+                _ => {}
+            }
         }
         Ok(object)
     }
 
-    /// One line of a watch.
+    /// One line of a watch. An event that is whole and cannot be used, such as one of an unknown type, is
+    /// skipped (R13): a failure would break the watch at the same event again and again.
     pub fn line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
         match self.plain_line(line) {
             Some(item) => Ok(item),
-            None => self.any_line(line),
+            None => self.any_line(line).or_else(|error| {
+                if !error.is_of_one_item() {
+                    return Err(Failure::Decode(error.to_string()));
+                }
+                debug!(resource = %self.resource, %error, "event skipped");
+                Ok(WatchItem::Skipped)
+            }),
         }
     }
 
@@ -97,14 +111,12 @@ impl Decoder {
         self.object(object).map(made)
     }
 
-    fn any_line(&self, line: &[u8]) -> Result<WatchItem, Failure> {
-        let broken = |error: masthead_core::SplitError| Failure::Decode(error.to_string());
-        let WatchLine { event, object } = WatchLine::split(line).map_err(broken)?;
+    fn any_line(&self, line: &[u8]) -> Result<WatchItem, SplitError> {
+        let WatchLine { event, object } = WatchLine::split(line)?;
         let object = &line[object];
         let made = match event {
             EventType::Bookmark => {
-                let Bookmark { resource_version, initial_events_end } =
-                    Bookmark::parse(object).map_err(broken)?;
+                let Bookmark { resource_version, initial_events_end } = Bookmark::parse(object)?;
                 return Ok(WatchItem::Bookmark { resource_version, initial_events_end });
             }
             // What ends the stream ends it, readable or not.
@@ -166,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn r13_an_event_that_cannot_be_used_is_skipped_and_does_not_break_the_watch() {
+        let deep = [r#"{"a":"#.repeat(80), "1".to_owned(), "}".repeat(80)].concat();
+        let unknown = [
+            format!(r#"{{"type":"RENAMED","object":{POD}}}"#),
+            format!(r#"{{"object":{POD}}}"#),
+            r#"{"type":"ADDED"}"#.to_owned(),
+            r#"{"type":"BOOKMARK","object":{"metadata":{}}}"#.to_owned(),
+            format!(r#"{{"type":"MODIFIED","object":{{"kind":"Pod","spec":{deep}}}}}"#),
+        ];
+        for line in unknown {
+            let read = Decoder::new(Resource::pods()).line(line.as_bytes());
+            assert!(matches!(read, Ok(WatchItem::Skipped)), "{line}: {read:?}");
+        }
+    }
+
+    #[test]
     fn a_line_is_read_the_same_however_it_is_written() {
         let decoder = Decoder::new(Resource::pods());
         let forms = [
@@ -192,7 +220,8 @@ mod tests {
         assert!(decoder.item(br#"{"kind":"Node"}"#).unwrap().is_none());
         let deep = "[".repeat(80) + &"]".repeat(80);
         let deep = format!(r#"{{"a":{deep}}}"#);
-        for broken in [&b"{\"a\":tru}"[..], b"{\"a\":\"\xff\"}", b"{},{}]", deep.as_bytes()] {
+        assert!(decoder.item(deep.as_bytes()).unwrap().is_none());
+        for broken in [&b"{\"a\":tru}"[..], b"{\"a\":\"\xff\"}", b"{},{}]"] {
             assert_eq!(decoder.item(broken).unwrap_err().class(), Class::Decode);
         }
     }

@@ -45,6 +45,21 @@ pub enum Failure {
     /// The reader of a stream was too slow for the others and was cut off.
     #[error("fell too far behind its stream and was cut off")]
     CutOff,
+    /// The keys of a list do not rise: the server repeats pages, or mixes them up. Going on would never
+    /// come to an end, or lose objects.
+    #[error("the list has {key} after {after}: its keys do not rise")]
+    Unordered {
+        /// The key that stands in the wrong place.
+        key: String,
+        /// The key before it.
+        after: String,
+    },
+    /// A list holds more than a list may ([`Settings::list_bytes_max`](crate::Settings::list_bytes_max)).
+    #[error("the list is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
     /// A list that is older than what has been seen (R10).
     #[error("list is at {list}, {seen} was seen before")]
     Older {
@@ -95,6 +110,10 @@ pub enum Class {
     Decode,
     /// Older than what was seen, or leading back to what had expired.
     RvLoop,
+    /// A list whose keys do not rise.
+    Unordered,
+    /// A list that is larger than a list may be.
+    TooLarge,
 }
 
 /// What to do next. Where "again" continues from is the state's business: the same page of a list,
@@ -136,6 +155,8 @@ impl Failure {
             Self::Decode(_) => Class::Decode,
             Self::CutOff => Class::Overloaded,
             Self::Older { .. } | Self::Loop { .. } => Class::RvLoop,
+            Self::Unordered { .. } => Class::Unordered,
+            Self::TooLarge { .. } => Class::TooLarge,
         }
     }
 
@@ -146,6 +167,8 @@ impl Failure {
             Self::Refused(_) | Self::Tls(_) | Self::Older { .. } | Self::Loop { .. } => {
                 Recovery::Backoff { at_least: None }
             }
+            // The same page again would be as wrong.
+            Self::Unordered { .. } | Self::TooLarge { .. } => Recovery::Reconsider,
             Self::TimedOut { .. }
             | Self::Reset(_)
             | Self::Ended
@@ -188,7 +211,7 @@ fn recovery_of(status: &Status) -> Recovery {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
@@ -203,6 +226,8 @@ impl Class {
         Self::Broken,
         Self::Decode,
         Self::RvLoop,
+        Self::Unordered,
+        Self::TooLarge,
     ];
 
     /// Did it take too long?
@@ -233,6 +258,8 @@ impl Class {
             Self::Broken => "broken",
             Self::Decode => "decode",
             Self::RvLoop => "RV loop",
+            Self::Unordered => "unordered",
+            Self::TooLarge => "too large",
         }
     }
 
@@ -263,6 +290,14 @@ impl Class {
             Self::RvLoop => {
                 "A server answers with an older state than was seen: one of several may lag, or it \
                  was restored from a backup."
+            }
+            Self::Unordered => {
+                "The server repeats or mixes up the pages of its list: look for a proxy that caches \
+                 answers, or an aggregated API that ignores continue tokens."
+            }
+            Self::TooLarge => {
+                "The list is larger than allowed, or never ends: narrow it by namespace or selector, \
+                 hold objects compact, or raise the limit for lists."
             }
         }
     }
@@ -325,7 +360,7 @@ mod tests {
 
     #[test]
     fn r25_every_class_says_what_to_do() {
-        for class in [Class::Tls, Class::RvLoop, Class::Forbidden] {
+        for class in Class::ALL {
             assert!(class.advice().ends_with('.'), "{class}");
         }
     }

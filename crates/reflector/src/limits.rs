@@ -15,6 +15,21 @@ pub const QUICK_PAGE: Duration = Duration::from_secs(1);
 pub const PAGE_TIME_PART: u32 = 4;
 /// Objects on the first page where requests are cut after a time and nothing is known of the link.
 pub const PAGE_OBJECTS_CAUTIOUS: usize = 100;
+/// How often a list may go on at a newer revision, as it does when its token expires (R3). Each time what
+/// was read has to be read again, so a list with more of them hardly comes to an end.
+pub const PAGE_MOVES_MAX: u32 = 20;
+/// A page is tiny if it has fewer objects than the smallest page and fewer bytes than this, and is not the
+/// last one. Servers that we know send such pages now and then at most.
+pub const TINY_PAGE_BYTES: usize = 64 * 1024;
+/// Tiny pages of one list that are followed by the next request at once.
+pub const TINY_PAGES_MAX: u32 = 20;
+/// The wait after each further tiny page: a server that sends them without end is asked ten times a second.
+pub const TINY_PAGE_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of memory that the objects of one list may hold. etcd holds at most 8 GiB of everything, and
+/// half of that is 400,000 pods of 10 KB. A server that sends more than this sends without end.
+pub const LIST_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024;
+/// What an initial event counts for at the least, so that events without objects cannot go on for ever.
+pub const INITIAL_EVENT_BYTES: usize = 64;
 /// How often one page is asked for before the list begins again: with the backoff at its cap this
 /// is four minutes, and no server keeps a continue token for longer than its history (5 min).
 pub const PAGE_TRIES_MAX: u32 = 8;
@@ -44,7 +59,12 @@ pub const SILENT_WATCHES_MAX: u32 = 2;
 pub const SILENT_WATCHES_CAP: u32 = 64;
 /// A watch without any event that ends within this time counts as failed (R7).
 pub const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// So many of them in a row are a reason to list again.
+/// Time between two lists that are begun without the backoff, where a watch had news in between.
+pub const RELIST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that ends within [`SHORT_WATCH`] although it had news is followed by the next one at once this
+/// often in a row. From then on one watch is opened in that time.
+pub const BRIEF_WATCHES_MAX: u32 = 2;
+/// So many short watches in a row are a reason to list again.
 pub const SHORT_WATCHES_MAX: u32 = 3;
 /// So many lists below the mark, one after the other, mean that the server really went back (R11).
 pub const OLDER_LISTS_MAX: u32 = 3;

@@ -5,6 +5,11 @@
 //!
 //! **Invariant:** at most one request is under way, and the state owns it. What carries another
 //! number is dropped.
+//!
+//! **Invariant (I7):** no state asks again without progress or a wait. Progress is a page with keys that
+//! the list did not have before, or a watch that had news or lived for a while. Everything else, whatever
+//! a server answers, is followed by the backoff or a pause; the few exceptions (a first page that was cut,
+//! a first expired token, a first relist) are counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,6 +29,7 @@ mod marks;
 mod pages;
 mod recover;
 
+use events::Hurried;
 use marks::Marks;
 use pages::Pages;
 
@@ -81,11 +87,13 @@ pub struct Reflector {
     page_time: Option<Duration>,
     /// The next list is read in pages, whatever the settings say (R2).
     pages_next: bool,
-    /// When a list was begun without a wait, if nothing has got better since.
-    hurried: Option<Time>,
+    /// The last list that was begun without a wait, unless there was a wait since.
+    hurried: Option<Hurried>,
     /// Ask another server, if there is one.
     elsewhere: bool,
     short_watches: u32,
+    /// Watches in a row that had news and ended within [`SHORT_WATCH`](crate::limits::SHORT_WATCH).
+    brief_watches: u32,
     silent_watches: u32,
     /// So many silent watches in a row are too many.
     patience: u32,
@@ -108,6 +116,8 @@ enum State {
         consistent: bool,
         staged: BTreeMap<ObjectKey, Object>,
         bytes: usize,
+        /// Bytes of all events, also of those that others replaced.
+        came: usize,
     },
     /// For changes.
     Watching { pending: Pending },
@@ -177,6 +187,7 @@ impl Reflector {
             hurried: None,
             elsewhere: false,
             short_watches: 0,
+            brief_watches: 0,
             silent_watches: 0,
             patience: SILENT_WATCHES_MAX,
             bookmarks: false,
@@ -293,15 +304,14 @@ impl Reflector {
             report.elapsed = now.since(self.began);
         }
         report.phase = match &self.state {
+            // Between two small pages nothing has failed.
+            State::Waiting { then: Then::Page(pages), .. } if pages.tries == 0 => pages.phase(),
             State::Waiting { until, .. } => {
                 report.next_try = Some(*until);
                 Phase::Failed
             }
             State::Watching { .. } => Phase::Synced,
-            State::Paging { pages, .. } => match pages.progress() {
-                (0, None) => Phase::Connecting,
-                (objects, about) => Phase::Listing { objects, about },
-            },
+            State::Paging { pages, .. } => pages.phase(),
             State::Streaming { staged, .. } if staged.is_empty() => Phase::Connecting,
             State::Streaming { staged, .. } => Phase::Streaming { objects: staged.len() as u64 },
         };

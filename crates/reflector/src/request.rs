@@ -60,6 +60,9 @@ pub struct ListRequest {
     pub at: ListAt,
     /// At most so many objects.
     pub limit: usize,
+    /// Bytes of memory that the page's objects may hold. A source that reads more gives the page up with
+    /// [`Failure::TooLarge`](crate::Failure::TooLarge) instead of gathering it.
+    pub bytes_max: usize,
     /// The server that answered last is behind: ask another one, if there is another (R10).
     pub elsewhere: bool,
 }
@@ -140,6 +143,16 @@ pub enum WatchItem {
     Error(Status),
     /// An event whose object is of another kind or cannot be read (R13).
     Skipped,
+}
+
+impl WatchItem {
+    /// The object that the event is about, if it is about one.
+    pub(crate) fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
+            Self::Bookmark { .. } | Self::Error(_) | Self::Skipped => None,
+        }
+    }
 }
 
 /// What is to be done. The order is the order in which it is to be done.

@@ -49,6 +49,9 @@ pub struct Settings {
     pub page_objects_min: usize,
     /// Largest page that quick answers lead to.
     pub page_objects_max: usize,
+    /// Bytes of memory that the objects of one list may hold. A list with more is given up and tried again
+    /// later. `usize::MAX` for a source that is trusted to end.
+    pub list_bytes_max: usize,
     /// Longest time without a byte of a list, and until a watch is open.
     pub progress: Duration,
     /// Longest time that one page may take, however it moves, where something between here and the
@@ -72,6 +75,7 @@ impl Default for Settings {
             page_objects: limits::PAGE_OBJECTS,
             page_objects_min: limits::PAGE_OBJECTS_MIN,
             page_objects_max: limits::PAGE_OBJECTS_MAX,
+            list_bytes_max: limits::LIST_BYTES_MAX,
             progress: limits::PROGRESS,
             request: None,
             watch_timeout_min: limits::WATCH_TIMEOUT_MIN,

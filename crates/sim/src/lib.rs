@@ -23,8 +23,10 @@
 //! ```
 
 pub mod checker;
+mod dice;
 pub mod history;
 pub mod limits;
+pub mod malice;
 pub mod model;
 pub mod recorder;
 pub mod seeds;

@@ -12,7 +12,6 @@
 //! ```
 
 mod client;
-mod dice;
 mod lists;
 mod plan;
 mod serve;
@@ -26,9 +25,9 @@ use masthead_core::Time;
 use masthead_reflector::{Output, Report};
 
 use crate::History;
+use crate::dice::Dice;
 use crate::history;
 use client::{CallId, Client};
-use dice::Dice;
 use lists::Answer;
 use plan::Plan;
 use store::Store;

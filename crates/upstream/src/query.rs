@@ -89,7 +89,9 @@ mod tests {
     use super::*;
 
     fn list(at: ListAt) -> String {
-        Query::default().list(&ListRequest { at, limit: 500, elsewhere: false }).0
+        Query::default()
+            .list(&ListRequest { at, limit: 500, bytes_max: usize::MAX, elsewhere: false })
+            .0
     }
 
     fn watch(from: WatchFrom) -> String {
@@ -131,6 +133,7 @@ mod tests {
         let query = Query::selecting(&selectors).list(&ListRequest {
             at: ListAt::Latest,
             limit: 10,
+            bytes_max: usize::MAX,
             elsewhere: false,
         });
         let read = masthead_core::ListOptions::from_query(&query.0, &pods, "").unwrap();

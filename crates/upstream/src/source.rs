@@ -146,7 +146,8 @@ impl Source for ApiSource {
         Box::pin(async move {
             let query = source.selectors.clone().list(&request);
             let manner = Manner { purpose: Purpose::List, elsewhere: request.elsewhere };
-            read_page(source.open(&query, manner, meter).await?, &source.decoder).await
+            let chunks = source.open(&query, manner, meter).await?;
+            read_page(chunks, &source.decoder, request.bytes_max).await
         })
     }
 
@@ -163,13 +164,25 @@ impl Source for ApiSource {
     }
 }
 
-async fn read_page(mut chunks: Chunks, decoder: &Decoder) -> Result<Page, Failure> {
+/// Reads a page whose objects may hold `bytes_max` bytes of memory.
+async fn read_page(
+    mut chunks: Chunks,
+    decoder: &Decoder,
+    bytes_max: usize,
+) -> Result<Page, Failure> {
     let mut page = Page::default();
+    let mut bytes = 0;
     let mut splitter = Splitter::new();
     while let Some(chunk) = chunks.next().await {
         splitter.feed(&chunk?, |item| {
             match decoder.item(item)? {
-                Some(object) => page.objects.push(object),
+                Some(object) => {
+                    bytes += object.body_bytes() + object.head_bytes();
+                    if bytes > bytes_max {
+                        return Err(Failure::TooLarge { limit: bytes_max });
+                    }
+                    page.objects.push(object);
+                }
                 None => page.skipped += 1,
             }
             Ok(())

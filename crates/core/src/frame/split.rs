@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::INITIAL_EVENTS_END;
 use crate::EventType;
-use crate::json::{JsonError, Scanner, unescape};
+use crate::json::{JsonError, Scanner, TOO_DEEP, unescape};
 use crate::limits::{LIST_BYTES_MAX, LIST_ITEMS_MAX, WATCH_LINE_BYTES_MAX};
 
 /// A page of a list, as a server answered it.
@@ -52,6 +52,12 @@ pub enum SplitError {
         /// Offset in the text.
         at: usize,
     },
+    /// The text is JSON as far as it was read, and nested deeper than what is parsed.
+    #[error("nested too deeply at byte {at}")]
+    TooDeep {
+        /// Offset in the text.
+        at: usize,
+    },
     /// The text is not UTF-8.
     #[error("not UTF-8 at byte {at}")]
     Utf8 {
@@ -82,7 +88,15 @@ pub enum SplitError {
 
 impl From<JsonError> for SplitError {
     fn from(JsonError { what, at }: JsonError) -> Self {
-        Self::Json { what, at }
+        if what == TOO_DEEP { Self::TooDeep { at } } else { Self::Json { what, at } }
+    }
+}
+
+impl SplitError {
+    /// Returns `true` if the text was sent as it is: what cannot be used is one event or one object, and
+    /// what follows it can be read. Otherwise the text is cut off or damaged.
+    pub const fn is_of_one_item(&self) -> bool {
+        matches!(self, Self::TooDeep { .. } | Self::Missing { .. } | Self::EventType { .. })
     }
 }
 

@@ -6,8 +6,8 @@ use masthead_core::{Mutation, Object, ObjectKey, Time, planted};
 
 use super::pages::cost;
 use super::{Pending, Reflector, State, Then};
-use crate::limits::SILENT_WATCHES_CAP;
-use crate::{Failure, Output, RequestId, WatchItem};
+use crate::limits::{INITIAL_EVENT_BYTES, RELIST_PAUSE, SILENT_WATCHES_CAP};
+use crate::{Failure, Output, RequestId, Settings, WatchItem};
 
 impl Reflector {
     /// Events of a stream, in order. All changes among them go out as one batch.
@@ -31,7 +31,10 @@ impl Reflector {
 
     fn item(&mut self, item: WatchItem, now: Time) {
         match item {
-            WatchItem::Skipped => self.report.skipped += 1,
+            WatchItem::Skipped => {
+                self.report.skipped += 1;
+                self.came(INITIAL_EVENT_BYTES, now);
+            }
             WatchItem::Error(status) => {
                 self.cancel();
                 self.fail(&Failure::Status(status), now);
@@ -39,11 +42,13 @@ impl Reflector {
             item => {
                 self.silent_watches = 0;
                 match &mut self.state {
-                    State::Streaming { pending, consistent, staged, bytes } => {
+                    State::Streaming { pending, consistent, staged, bytes, .. } => {
                         pending.items += 1;
                         let consistent = *consistent;
-                        if let Some(version) = stage(staged, bytes, item) {
-                            self.end_of_state(&version, consistent, now);
+                        let more = item.object().map_or(0, cost).max(INITIAL_EVENT_BYTES);
+                        match stage(staged, bytes, item) {
+                            Some(version) => self.end_of_state(&version, consistent, now),
+                            None => self.came(more, now),
                         }
                     }
                     State::Watching { pending } => {
@@ -53,6 +58,17 @@ impl Reflector {
                     State::Waiting { .. } | State::Paging { .. } => {}
                 }
             }
+        }
+    }
+
+    /// Counts what initial events bring, also what others replaced, and gives up a state that has no end.
+    fn came(&mut self, more: usize, now: Time) {
+        let State::Streaming { came, .. } = &mut self.state else { return };
+        *came = came.saturating_add(more);
+        let limit = self.settings.list_bytes_max;
+        if *came > limit && !planted::on("endless_state_gathered") {
+            self.cancel();
+            self.fail(&Failure::TooLarge { limit }, now);
         }
     }
 
@@ -86,12 +102,13 @@ impl Reflector {
     }
 
     fn follow(&mut self, item: WatchItem) {
-        // Progress: the next list may begin at once again.
-        self.hurried = None;
         if self.take(item)
             && let Some(pending) = self.state.pending_mut()
         {
             pending.news = true;
+            if let Some(hurried) = &mut self.hurried {
+                hurried.news = true;
+            }
         }
     }
 
@@ -167,13 +184,40 @@ impl Reflector {
         true
     }
 
-    /// Lists at once, but not twice without a wait or some progress in between.
+    /// Lists at once, but not twice in a row: after a list that was begun at once, the next one waits with
+    /// the backoff if nothing was learned since, and for [`RELIST_PAUSE`] if events came. A server can send
+    /// one event before each 410.
     pub(super) fn relist(&mut self, now: Time) {
-        if self.hurried.is_some_and(|before| now.since(before) < self.settings.pace.calm) {
+        let Some(hurried) = self.hurried.take().filter(|last| !last.is_over(now, &self.settings))
+        else {
+            self.hurried = Some(Hurried { at: now, news: false });
+            return self.list(now);
+        };
+        if hurried.news && planted::on("relists_after_events_not_paced") {
+            return self.list(now);
+        }
+        if !hurried.news {
             return self.wait(None, Then::List, now);
         }
-        self.hurried = Some(now);
-        self.list(now);
+        let until = hurried.at + RELIST_PAUSE;
+        self.hurried = Some(Hurried { at: until, news: false });
+        self.state = State::Waiting { until, then: Then::List };
+    }
+}
+
+/// A list that was begun without a wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hurried {
+    at: Time,
+    /// Whether a watch had news since.
+    pub(super) news: bool,
+}
+
+impl Hurried {
+    /// Returns `true` if the next list may begin at once, too.
+    fn is_over(&self, now: Time, settings: &Settings) -> bool {
+        let pause = if self.news { RELIST_PAUSE } else { settings.pace.calm };
+        now.since(self.at) >= pause
     }
 }
 

@@ -7,9 +7,9 @@ use masthead_core::{Object, Time, planted};
 use tracing::{debug, warn};
 
 use super::marks::Verdict;
-use super::pages::{Pages, Step};
+use super::pages::{Pages, Step, cost};
 use super::{Pending, Reflector, State, Then};
-use crate::limits::QUICK_PAGE;
+use crate::limits::{QUICK_PAGE, TINY_PAGE_BYTES, TINY_PAGE_PAUSE, TINY_PAGES_MAX};
 use crate::report::{Relists, Rewound};
 use crate::{Failure, FirstList, ListAt, ListRequest, Output, Page, Strategy, WatchFrom};
 
@@ -27,14 +27,19 @@ impl Reflector {
         if streaming {
             return self.stream(cached, now);
         }
-        self.page(Pages::new(if cached { ListAt::Cached } else { ListAt::Latest }), now);
+        let at = if cached { ListAt::Cached } else { ListAt::Latest };
+        self.page(Pages::new(at, self.settings.list_bytes_max), now);
     }
 
     pub(super) fn page(&mut self, pages: Pages, now: Time) {
         let pending = self.ask(now, Duration::ZERO);
-        let (at, limit) = (pages.at.clone(), self.limit);
-        let request = ListRequest { at, limit, elsewhere: self.elsewhere };
-        debug!(id = %pending.id, at = ?request.at, limit, "listing");
+        let request = ListRequest {
+            at: pages.at.clone(),
+            limit: self.limit,
+            bytes_max: pages.bytes_left(),
+            elsewhere: self.elsewhere,
+        };
+        debug!(id = %pending.id, at = ?request.at, request.limit, "listing");
         self.emit(Output::List { id: pending.id, request });
         self.state = State::Paging { pending, pages };
     }
@@ -42,7 +47,7 @@ impl Reflector {
     fn stream(&mut self, cached: bool, now: Time) {
         let pending = self.open(WatchFrom::State { cached }, now);
         let staged = BTreeMap::new();
-        self.state = State::Streaming { pending, consistent: !cached, staged, bytes: 0 };
+        self.state = State::Streaming { pending, consistent: !cached, staged, bytes: 0, came: 0 };
     }
 
     pub(super) fn take_page(&mut self, pending: Pending, mut pages: Pages, page: Page, now: Time) {
@@ -53,8 +58,11 @@ impl Reflector {
             return;
         }
         let consistent = pages.consistent;
+        let objects = page.objects.len();
+        let bytes = page.objects.iter().map(cost).sum();
         match pages.take(page) {
-            Step::More => self.page(pages, now),
+            Step::More => self.next_page(pages, objects, bytes, now),
+            Step::Beginning => self.page(pages, now),
             Step::Whole(objects, version) => {
                 // The pages may have moved on to another revision than the first one's.
                 if self.may_apply(&version, consistent, now) {
@@ -62,12 +70,32 @@ impl Reflector {
                     self.watch(now);
                 }
             }
-            Step::Misfit(what) => {
-                self.report.failed(&Failure::Decode(what.to_owned()), now);
+            Step::Misfit(failure) => {
+                warn!(%failure, "list given up");
+                self.report.failed(&failure, now);
                 self.count(|relists| relists.rejected += 1);
                 self.wait(None, Then::List, now);
             }
         }
+    }
+
+    /// Asks for the page after one with this many objects and bytes. A page without objects is no progress
+    /// and is followed by a wait, and so are tiny pages once there were many of them (I7).
+    fn next_page(&mut self, mut pages: Pages, objects: usize, bytes: usize, now: Time) {
+        if objects == 0 {
+            pages.tries += 1;
+            let failure = "a page has no objects, and a token for more".to_owned();
+            self.report.failed(&Failure::Decode(failure), now);
+            return self.wait(None, Then::Page(pages), now);
+        }
+        let is_tiny = objects < self.settings.page_objects_min && bytes < TINY_PAGE_BYTES;
+        pages.tiny += u32::from(is_tiny);
+        let is_paced = is_tiny && pages.tiny > TINY_PAGES_MAX;
+        if is_paced && !planted::on("tiny_pages_not_paced") {
+            self.state = State::Waiting { until: now + TINY_PAGE_PAUSE, then: Then::Page(pages) };
+            return;
+        }
+        self.page(pages, now);
     }
 
     /// A quick, full page lets the next one be larger (R4), as far as that takes no longer than a page

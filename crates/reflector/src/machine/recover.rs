@@ -7,7 +7,9 @@ use tracing::debug;
 
 use super::pages::Pages;
 use super::{Pending, Reflector, State, Then};
-use crate::limits::{PAGE_TIME_PART, PAGE_TRIES_MAX, QUICK_PAGE, SHORT_WATCH, SHORT_WATCHES_MAX};
+use crate::limits::{
+    BRIEF_WATCHES_MAX, PAGE_TIME_PART, PAGE_TRIES_MAX, QUICK_PAGE, SHORT_WATCH, SHORT_WATCHES_MAX,
+};
 use crate::{Class, Failure, Recovery};
 
 impl Reflector {
@@ -16,9 +18,9 @@ impl Reflector {
         debug!(class = %failure.class(), %failure, "failed");
         let waiting = State::Waiting { until: now, then: Then::List };
         match std::mem::replace(&mut self.state, waiting) {
-            State::Paging { pages, .. } => {
+            State::Paging { pending, pages } => {
                 self.report.failed(failure, now);
-                self.page_failed(pages, failure, now);
+                self.page_failed(pending, pages, failure, now);
             }
             State::Streaming { pending, staged, .. } => {
                 self.report.failed(failure, now);
@@ -40,9 +42,11 @@ impl Reflector {
     }
 
     /// A page did not come; the pages before it are kept (R4).
-    fn page_failed(&mut self, mut pages: Pages, failure: &Failure, now: Time) {
+    fn page_failed(&mut self, pending: Pending, mut pages: Pages, failure: &Failure, now: Time) {
         let smallest = self.limit == self.settings.page_objects_min;
         let late = failure.class().is_time_out();
+        // A server can also claim at once that it took too long.
+        let has_waited = now.since(pending.asked) >= QUICK_PAGE.min(self.settings.progress);
         if late {
             self.limit = (self.limit / 2).max(self.settings.page_objects_min);
         }
@@ -54,7 +58,7 @@ impl Reflector {
                 self.wait(None, Then::List, now);
             }
             // The time-out itself was the wait.
-            Recovery::Resume if late && !smallest => self.page(pages, now),
+            Recovery::Resume if late && has_waited && !smallest => self.page(pages, now),
             // Pages do arrive in between: the link is cut, and not the server in trouble.
             Recovery::Resume if pages.tries == 1 && !pages.is_first() => self.page(pages, now),
             Recovery::Resume => self.page_later(pages, None, now),
@@ -68,13 +72,18 @@ impl Reflector {
         self.wait(at_least, then, now);
     }
 
-    /// The token is too old. The rest is read with the fresh one, if there is one (R3).
+    /// The token is too old. The rest is read with the fresh one, if there is one (R3): at once if a page
+    /// has arrived since the last token expired, otherwise after a wait.
     fn page_expired(&mut self, mut pages: Pages, failure: &Failure, now: Time) {
         self.count(|relists| relists.expired += 1);
-        match failure.fresh_token() {
-            Some(token) if pages.go_on_with(token) => self.page(pages, now),
-            _ => self.relist(now),
+        pages.expired += 1;
+        if !failure.fresh_token().is_some_and(|token| pages.go_on_with(token)) {
+            return self.relist(now);
         }
+        if pages.expired == 1 || planted::on("expired_pages_not_waited_for") {
+            return self.page(pages, now);
+        }
+        self.page_later(pages, None, now);
     }
 
     /// The initial events broke off. There is no point to resume from: what came is dropped, and the
@@ -92,7 +101,7 @@ impl Reflector {
         }
         self.pages_next |= progress || failure.class().is_time_out();
         if progress && planted::on("staged_list_kept_after_break") {
-            let pages = Pages::new(crate::ListAt::Latest).keeping(staged.collect());
+            let pages = Pages::new(crate::ListAt::Latest, usize::MAX).keeping(staged.collect());
             return self.page(pages, now);
         }
         match failure.recovery() {
@@ -122,9 +131,11 @@ impl Reflector {
 
     fn watch_failed(&mut self, pending: Pending, failure: &Failure, now: Time) {
         let recovery = failure.recovery();
-        let brief = !pending.news && now.since(pending.asked) < SHORT_WATCH;
-        let idle = brief && recovery == Recovery::Resume;
+        let lived = now.since(pending.asked);
+        let brief = recovery == Recovery::Resume && lived < SHORT_WATCH;
+        let idle = brief && !pending.news;
         let short = idle && pending.items == 0;
+        self.brief_watches = if brief && !idle { self.brief_watches + 1 } else { 0 };
         self.short_watches = if short { self.short_watches + 1 } else { 0 };
         if idle || *failure != Failure::Ended {
             self.report.failed(failure, now);
@@ -145,6 +156,13 @@ impl Reflector {
             Recovery::Resume if short => self.short_watch(now),
             // It said what was known and closed: at once again would be again and again.
             Recovery::Resume if idle => self.wait(None, self.then_watch(), now),
+            Recovery::Resume
+                if self.brief_watches > BRIEF_WATCHES_MAX && self.marks.resumable() =>
+            {
+                self.report.failed(failure, now);
+                self.state =
+                    State::Waiting { until: pending.asked + SHORT_WATCH, then: Then::Watch };
+            }
             Recovery::Resume => self.again_at_once(&pending, now),
             Recovery::Backoff { at_least } => self.wait(at_least, self.then_watch(), now),
         }

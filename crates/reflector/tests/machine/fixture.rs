@@ -62,6 +62,7 @@ impl Fixture {
                     settings.page_objects_min =
                         settings.page_objects_min.min(settings.page_objects);
                 }
+                Some(("bytes", bytes)) => settings.list_bytes_max = bytes.parse().unwrap(),
                 Some(("request", seconds)) => {
                     settings.progress = std::time::Duration::from_secs(1);
                     let seconds = seconds.parse().unwrap();

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use masthead_reflector::Report;
+use masthead_reflector::{Class, Report};
 use masthead_sim::world::{self, Run};
-use masthead_sim::{Violation, check, seeds};
+use masthead_sim::{Violation, check, malice, seeds};
 
 /// Seeds of an ordinary run. `MASTHEAD_SEED` runs one, `MASTHEAD_SEEDS` another number of them.
 const SEEDS: u64 = 5_000;
+/// The same for malicious servers, whose runs are shorter.
+const MALICIOUS_SEEDS: u64 = 20_000;
 
 /// Runs a seed and judges it; says what is wrong.
 fn judge(seed: u64) -> Result<(), String> {
@@ -42,6 +44,29 @@ fn worlds_hold() {
     if let Err(wrong) = seeds::judge(SEEDS, test, judge) {
         panic!("\n{wrong}");
     }
+}
+
+/// I7 and I8 with servers that answer as badly as they can: whatever they repeat, the client asks again
+/// only after progress or a wait, and gathers no more than it may.
+#[test]
+fn i07_no_server_makes_a_client_ask_without_progress_or_a_wait() {
+    let test = "-p masthead-reflector --test machine i07_no_server";
+    if let Err(wrong) =
+        seeds::judge(MALICIOUS_SEEDS, test, |seed| malice::judge(&malice::run(seed)))
+    {
+        panic!("\n{wrong}");
+    }
+}
+
+/// Servers that nobody notices prove nothing.
+#[test]
+fn malicious_servers_are_bad_enough() {
+    let runs: Vec<_> = (0..1_000).map(malice::run).collect();
+    let reached = |class| runs.iter().filter(|run| run.report.errors.of(class) > 0).count();
+    let classes = [Class::Unordered, Class::TooLarge, Class::Expired, Class::RvLoop, Class::Decode];
+    let seen: Vec<_> = classes.into_iter().map(|class| (class, reached(class))).collect();
+    assert!(seen.iter().all(|(_, count)| *count >= 20), "{seen:?}");
+    assert!(runs.iter().any(|run| run.report.synced));
 }
 
 /// A world in which nothing goes wrong proves nothing.

@@ -2,7 +2,7 @@
 
 use masthead_reflector::{FirstList, Settings, Strategy};
 
-use super::dice::Dice;
+use crate::dice::Dice;
 
 /// The draw of one run.
 #[derive(Clone, Debug)]

@@ -270,7 +270,7 @@ pub(crate) fn bookmark(version: u64, end: bool) -> String {
 }
 
 pub(crate) fn first_page() -> ListRequest {
-    ListRequest { at: ListAt::Latest, limit: 500, elsewhere: false }
+    ListRequest { at: ListAt::Latest, limit: 500, bytes_max: usize::MAX, elsewhere: false }
 }
 
 /// A list that runs beside the test.

@@ -2,6 +2,7 @@
 
 use masthead_core::Time;
 use masthead_reflector::Class;
+use masthead_reflector::limits::{PAGE_TRIES_MAX, TINY_PAGE_PAUSE, TINY_PAGES_MAX};
 
 use crate::fixture::{Fixture, run};
 
@@ -88,6 +89,7 @@ fn r02_an_initial_stream_that_broke_after_progress_is_followed_by_pages() {
          > events 3 ~a@11
          ----
          apply put a@11
+         > at 5000
          > fail 3 410
          ----
          watch 4 state",
@@ -191,6 +193,27 @@ fn r03_a_second_expiry_moves_the_boundary() {
 }
 
 #[test]
+fn r03_nothing_behind_the_boundary_leads_to_the_beginning_at_once() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410 token=fresh
+         ----
+         list 3 continue=fresh limit=50
+         > page 3 rv=20
+         ----
+         list 4 exact=20 limit=50
+         > page 4 rv=20 a@1
+         ----
+         replace 20: a@1
+         watch 5 from=20",
+    );
+}
+
+#[test]
 fn r03_if_the_beginning_cannot_be_read_again_the_list_begins_anew_in_pages() {
     run(
         "limit=50",
@@ -263,6 +286,7 @@ fn r04_a_page_is_kept_once_it_has_arrived() {
          > page 1 rv=10 a@1 next=t1
          ----
          list 2 continue=t1 limit=100
+         > at 2000
          > fail 2 timeout
          ----
          list 3 continue=t1 limit=50
@@ -284,12 +308,15 @@ fn r04_the_page_size_halves_down_to_25_and_then_the_waits_grow() {
     run(
         "limit=100",
         "list 1 latest limit=100
+         > at 2000
          > fail 1 timeout
          ----
          list 2 latest limit=50
+         > at 4000
          > fail 2 timeout
          ----
          list 3 latest limit=25
+         > at 6000
          > fail 3 timeout
          ----
          wait
@@ -301,16 +328,16 @@ fn r04_the_page_size_halves_down_to_25_and_then_the_waits_grow() {
 
 #[test]
 fn r04_quick_full_pages_double_the_size_up_to_1000() {
-    let full = objects("", 500);
+    let full = objects("", 0..500);
+    let larger = objects("", 500..1500);
+    let half = objects("", 1500..2000);
     let mut fixture = Fixture::new("");
     fixture.script("list 1 latest limit=500");
     fixture.script(&format!("> page 1 rv=10 next=t1{full}\n----\nlist 2 continue=t1 limit=1000"));
-    fixture.script(&format!(
-        "> page 2 rv=10 next=t2{full}{full}\n----\nlist 3 continue=t2 limit=1000"
-    ));
+    fixture.script(&format!("> page 2 rv=10 next=t2{larger}\n----\nlist 3 continue=t2 limit=1000"));
     // Slow or half empty: no change.
     fixture.now = Time(5_000);
-    fixture.script(&format!("> page 3 rv=10 next=t3{full}\n----\nlist 4 continue=t3 limit=1000"));
+    fixture.script(&format!("> page 3 rv=10 next=t3{half}\n----\nlist 4 continue=t3 limit=1000"));
 }
 
 #[test]
@@ -336,8 +363,8 @@ fn r04_the_deadline_is_on_progress() {
 }
 
 /// So many objects, each after a mark.
-fn objects(mark: &str, count: usize) -> String {
-    let objects: Vec<_> = (0..count).map(|n| format!(" {mark}n{n:04}@1")).collect();
+fn objects(mark: &str, numbers: std::ops::Range<usize>) -> String {
+    let objects: Vec<_> = numbers.map(|n| format!(" {mark}n{n:04}@1")).collect();
     objects.concat()
 }
 
@@ -347,10 +374,11 @@ fn r04_where_requests_are_cut_pages_are_made_to_fit() {
     fixture.script("list 1 latest limit=100");
     // 100 objects take 1.6 s, and a page should take 2 s at most.
     fixture.now = Time(1_600);
-    let page = objects("", 100);
+    let page = objects("", 0..100);
     fixture.script(&format!("> page 1 rv=10 next=t1{page}\n----\nlist 2 continue=t1 limit=100"));
     // Now they take 4 s: half as many next time.
     fixture.now = Time(5_600);
+    let page = objects("", 100..200);
     fixture.script(&format!("> page 2 rv=10 next=t2{page}\n----\nlist 3 continue=t2 limit=50"));
     // A page that moves all the time is given up all the same when its time is over.
     for at in [6_500, 7_400, 8_300, 9_200, 10_100, 11_000, 11_900, 12_800, 13_599] {
@@ -371,7 +399,7 @@ fn r04_a_stream_that_was_cut_tells_how_large_pages_may_be() {
     let mut fixture = Fixture::new("streaming");
     fixture.script("watch 1 state");
     fixture.script("> open 1");
-    fixture.script(&format!("> events 1{}", objects("+", 400)));
+    fixture.script(&format!("> events 1{}", objects("+", 0..400)));
     fixture.now = Time(8_000);
     fixture.script("> fail 1 reset\n----\nlist 2 latest limit=100");
 }
@@ -391,4 +419,157 @@ fn r04_a_page_that_breaks_off_between_pages_that_arrive_is_asked_for_at_once() {
          ----
          wait",
     );
+}
+
+#[test]
+fn i07_a_list_whose_keys_do_not_rise_is_given_up_and_begins_anew_after_a_wait() {
+    for (first, second) in
+        [("a@1 b@2", "b@2 c@3"), ("a@1 b@2", "a@1 b@2"), ("b@2", "a@1"), ("a@1 a@1", "")]
+    {
+        let mut fixture = run("limit=50", "list 1 latest limit=50");
+        fixture.script(&if second.is_empty() {
+            format!("> page 1 rv=10 {first} next=t1\n----\nwait")
+        } else {
+            format!(
+                "> page 1 rv=10 {first} next=t1\n----\nlist 2 continue=t1 limit=50
+                 > page 2 rv=10 {second} next=t1\n----\nwait"
+            )
+        });
+        let report = fixture.machine.report(fixture.now);
+        assert_eq!(report.last_error.unwrap().class, Class::Unordered, "{first}, {second}");
+        let n = if second.is_empty() { 2 } else { 3 };
+        fixture.script(&format!("> next\n----\nlist {n} latest limit=50"));
+    }
+}
+
+#[test]
+fn i07_a_list_in_one_piece_may_have_any_order_and_no_key_twice() {
+    run(
+        "",
+        "list 1 latest limit=500
+         > page 1 rv=10 b@2 a@1
+         ----
+         replace 10: b@2 a@1
+         watch 2 from=10",
+    );
+    run(
+        "",
+        "list 1 latest limit=500
+         > page 1 rv=10 b@2 a@1 b@3
+         ----
+         wait",
+    );
+}
+
+#[test]
+pub(crate) fn i07_a_fresh_token_that_is_expired_too_is_waited_for_and_the_tries_are_counted() {
+    let mut fixture = run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 a@1 next=t1
+         ----
+         list 2 continue=t1 limit=50
+         > fail 2 410 token=f1
+         ----
+         list 3 continue=f1 limit=50
+         > fail 3 410 token=f2
+         ----
+         wait",
+    );
+    let first = fixture.wait_ms();
+    for n in 4..4 + u64::from(PAGE_TRIES_MAX) - 3 {
+        fixture.script(&format!(
+            "> next\n----\nlist {n} continue=f{} limit=50\n> fail {n} 410 token=f{}\n----\nwait",
+            n - 2,
+            n - 1
+        ));
+    }
+    assert!(fixture.wait_ms() > first, "the waits grow");
+    let last = u64::from(PAGE_TRIES_MAX) + 1;
+    fixture.script(&format!(
+        "> next\n----\nlist {last} continue=f{} limit=50\n> fail {last} 410 token=x\n----\nwait
+         > next\n----\nlist {} latest limit=50",
+        last - 2,
+        last + 1
+    ));
+}
+
+#[test]
+fn i07_tiny_pages_are_asked_for_at_once_up_to_their_limit_and_then_ten_times_a_second() {
+    let mut fixture = run("", "list 1 latest limit=500");
+    let tiny = u64::from(TINY_PAGES_MAX);
+    for n in 1..=tiny {
+        fixture.script(&format!(
+            "> page {n} rv=10 n{n:04}@1 next=t{n}\n----\nlist {} continue=t{n} limit=500",
+            n + 1
+        ));
+    }
+    fixture.script(&format!("> page {} rv=10 n9999@1 next=more", tiny + 1));
+    fixture.script(&format!(
+        "> at {}\n----\nlist {} continue=more limit=500",
+        TINY_PAGE_PAUSE.as_millis(),
+        tiny + 2
+    ));
+}
+
+#[test]
+fn i07_a_page_without_objects_is_followed_by_a_wait() {
+    run(
+        "limit=50",
+        "list 1 latest limit=50
+         > page 1 rv=10 next=t1
+         ----
+         wait
+         > next
+         ----
+         list 2 continue=t1 limit=50
+         > page 2 rv=10 a@1
+         ----
+         replace 10: a@1
+         watch 3 from=10",
+    );
+}
+
+#[test]
+pub(crate) fn i07_an_event_between_two_relists_does_not_make_them_a_loop() {
+    run(
+        "at=10",
+        "watch 1 from=10
+         > events 1 +a@11
+         ----
+         apply put a@11
+         > fail 1 410
+         ----
+         list 2 latest limit=500
+         > page 2 rv=12 a@11
+         ----
+         replace 12: a@11
+         watch 3 from=12
+         > events 3 ~a@13
+         ----
+         apply put a@13
+         > fail 3 410
+         ----
+         wait
+         > at 5000
+         ----
+         list 4 latest limit=500",
+    );
+}
+
+#[test]
+fn i08_a_list_that_holds_more_than_it_may_is_given_up_and_says_so() {
+    let each = {
+        let mut fixture = run("", "list 1 latest limit=500");
+        fixture.script("> page 1 rv=10 a@1 next=t\n----\nlist 2 continue=t limit=500");
+        fixture.machine.staged_bytes()
+    };
+    for (limit, is_taken) in [(2 * each, true), (2 * each - 1, false)] {
+        let mut fixture = run(&format!("bytes={limit}"), "list 1 latest limit=500");
+        fixture.script("> page 1 rv=10 a@1 next=t\n----\nlist 2 continue=t limit=500");
+        let then = if is_taken { "replace 10: a@1 b@1\nwatch 3 from=10" } else { "wait" };
+        fixture.script(&format!("> page 2 rv=10 b@1\n----\n{then}"));
+        let error = fixture.machine.report(fixture.now).last_error.map(|error| error.class);
+        assert_eq!(error, (!is_taken).then_some(Class::TooLarge));
+    }
 }
