@@ -15,17 +15,18 @@ use masthead_server::{
     write_secret,
 };
 use masthead_store::{EmbeddedStore, EtcdStore, MemoryStore, Settings, Store};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 mod advertised;
 mod announce;
 mod etcd;
+mod signals;
 pub(crate) mod values;
 
 use advertised::Advertised;
 use announce::Announcement;
 use etcd::EtcdArguments;
+use signals::StopSignals;
 use values::{bytes, duration};
 
 /// What `masthead serve` takes.
@@ -170,6 +171,9 @@ struct LimitArguments {
     /// How long the head of a request may take
     #[arg(long, env = "MASTHEAD_HEADER_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "15s")]
     header_timeout: Duration,
+    /// How long an HTTP/2 connection without a request is kept, up to twice this
+    #[arg(long, env = "MASTHEAD_IDLE_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "90s")]
+    idle_timeout: Duration,
     /// How long a request may take, watches and the sending of lists aside
     #[arg(long, env = "MASTHEAD_REQUEST_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "60s")]
     request_timeout: Duration,
@@ -209,6 +213,7 @@ impl LimitArguments {
             uri_bytes: self.max_uri_bytes,
             handshake_timeout: self.handshake_timeout,
             header_timeout: self.header_timeout,
+            idle_timeout: self.idle_timeout,
             request_timeout: self.request_timeout,
             stall_timeout: self.stall_timeout,
             streams_per_connection: self.max_streams_per_connection,
@@ -291,8 +296,7 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
     let listen = arguments.listen;
     let compress_bodies = arguments.compress_bodies.then_some(COMPRESSED_BYTES_MIN);
     let config = Config { listen, security, tokens, limits, history, compress_bodies };
-    let mut stop = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = StopSignals::new()?;
     let server = Server::start(config, store).await?;
     let advertised = match &arguments.advertise_address {
         Some(advertised) => advertised.clone(),
@@ -310,8 +314,7 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
     write_secret(&kubeconfig, &credentials.kubeconfig(&url, &trust))?;
     let stopped = tokio::select! {
         () = server.ready() => false,
-        _ = stop.recv() => true,
-        _ = terminate.recv() => true,
+        () = stop.recv() => true,
     };
     if !stopped {
         let is_for_this_machine =
@@ -325,14 +328,11 @@ async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()>
             took: began.elapsed(),
         };
         print!("{announcement}");
-        tokio::select! {
-            _ = stop.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        stop.recv().await;
     }
     tokio::select! {
         () = server.shutdown() => Ok(()),
-        _ = stop.recv() => bail!("stopped at once: connections were cut"),
+        () = stop.recv() => bail!("stopped at once: connections were cut"),
     }
 }
 

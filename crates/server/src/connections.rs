@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,11 +25,13 @@ use crate::app::{App, Peer};
 use crate::authn::{User, user_of_certificate};
 use crate::flights::{Clock, Connection};
 use crate::limits::{
-    ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, STREAM_BUFFER_BYTES, UNSENT_BYTES_MAX,
+    ACCEPT_PAUSE, Limits, REFUSALS_MAX, SHUTDOWN_GRACE, SHUTDOWN_PATIENCE, STREAM_BUFFER_BYTES,
+    UNSENT_BYTES_MAX,
 };
 
 mod driver;
 mod gathered;
+mod grace;
 mod plain_http;
 mod sending;
 mod streams;
@@ -37,6 +39,7 @@ mod wire;
 
 use driver::Driver;
 use gathered::Gathered;
+use grace::{Grace, Idle};
 use sending::Long;
 use streams::Begun;
 use wire::{Socket, Tcp, Wire};
@@ -113,7 +116,12 @@ impl Connections {
             let stream = plain_http::refuse(stream).await?;
             tls.accept(Tcp(stream)).await
         });
-        match timeout(self.app.limits.handshake_timeout, handshake).await {
+        let Some(secured) =
+            self.unless_down(timeout(self.app.limits.handshake_timeout, handshake)).await
+        else {
+            return debug!("connection ended: the server goes down");
+        };
+        match secured {
             Ok(Ok(stream)) => {
                 let certificates = stream.get_ref().1.peer_certificates();
                 let user = certificates.and_then(|it| user_of_certificate(it.first()?));
@@ -130,7 +138,11 @@ impl Connections {
         let connection = Connection::new(self.clock);
         let mut wire = Wire::new(stream, connection.clone());
         let peer = Arc::new(Peer { connection, certificate, refused });
-        match timeout(self.app.limits.header_timeout, wire.speaks_http2()).await {
+        let preface = timeout(self.app.limits.header_timeout, wire.speaks_http2());
+        let Some(is_http2) = self.unless_down(preface).await else {
+            return debug!("connection ended: the server goes down");
+        };
+        match is_http2 {
             Ok(Ok(true)) => Box::pin(self.talk_http2(wire, &peer)).await,
             Ok(Ok(false)) => self.talk_http1(wire, &peer).await,
             Ok(Err(error)) => debug!(%error, "connection ended"),
@@ -150,16 +162,27 @@ impl Connections {
         let http2 = http2(&self.app.limits, begun.clone());
         let mut connection = std::pin::pin!(http2.serve_connection(wire, service));
         let mut driver = Driver::new(begun, sends);
-        let mut shutdown = self.shutdown.clone();
+        let mut idle = Idle::new(&self.app.limits);
+        let ended = poll_fn(|cx| {
+            if driver.poll(connection.as_mut(), cx).is_ready() {
+                return Poll::Ready(());
+            }
+            idle.poll_over(cx, driver.has_streams(), driver.requests())
+        });
         tokio::select! {
-            () = poll_fn(|cx| driver.poll(connection.as_mut(), cx)) => return,
+            () = ended => return,
             () = peer.connection.cut() => return debug!("connection cut: its client does not read"),
-            _ = shutdown.wait_for(|down| *down) => {}
+            () = self.goes_down() => {}
         }
         connection.as_mut().graceful_shutdown();
-        // What has not gone by then is cut.
-        let rest = poll_fn(|cx| driver.poll(connection.as_mut(), cx));
-        let _ = timeout(SHUTDOWN_GRACE, rest).await;
+        let mut grace = Grace::new(peer.connection.clone());
+        poll_fn(|cx| {
+            if driver.poll(connection.as_mut(), cx).is_ready() {
+                return Poll::Ready(());
+            }
+            grace.poll_over(cx, !driver.has_streams())
+        })
+        .await;
     }
 
     /// Requests one after the other, of which some have long answers. While one of these is sent,
@@ -171,8 +194,8 @@ impl Connections {
                 return debug!(%error, "connection ended");
             }
             if *self.shutdown.borrow() {
-                // Whether the client hears of the end or not, it has its answer.
-                let _ = timeout(SHUTDOWN_GRACE, wire.close()).await;
+                // The client has its answer, whether it sees the end of the connection or not.
+                let _ = timeout(SHUTDOWN_PATIENCE, wire.close()).await;
                 return;
             }
         }
@@ -189,10 +212,6 @@ impl Connections {
                 debug!("connection cut: its client does not read");
                 None
             }
-            () = self.graces_end() => {
-                debug!("connection cut: the server goes down");
-                None
-            }
         }
     }
 
@@ -203,12 +222,17 @@ impl Connections {
         peer: &Arc<Peer>,
     ) -> Option<(Long, Wire<S>)> {
         let found = Arc::new(Mutex::new(None));
+        let under_way = Arc::new(AtomicBool::new(false));
         let (app, for_service, finds) = (self.app.clone(), peer.clone(), found.clone());
+        let marks = under_way.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (app, peer, finds) = (app.clone(), for_service.clone(), finds.clone());
+            let marks = marks.clone();
             Box::pin(async move {
                 let simple = sending::is_simple(&request);
+                marks.store(true, Ordering::Relaxed);
                 let response = app.handle(request, &peer).await;
+                marks.store(false, Ordering::Relaxed);
                 if !simple || !sending::is_long(&response) {
                     return Ok::<_, Infallible>(response);
                 }
@@ -220,14 +244,19 @@ impl Connections {
         let mut serving = self.http1.serve_connection(wire, service);
         let mut shutdown = self.shutdown.clone();
         let mut down = std::pin::pin!(shutdown.wait_for(|down| *down));
-        let mut told = false;
+        let mut grace = None;
         let answer = poll_fn(|cx| {
-            if !told && down.as_mut().poll(cx).is_ready() {
-                told = true;
+            if grace.is_none() && down.as_mut().poll(cx).is_ready() {
+                grace = Some(Grace::new(peer.connection.clone()));
                 Pin::new(&mut serving).graceful_shutdown();
             }
             if let Poll::Ready(result) = Pin::new(&mut serving).poll(cx) {
                 log(result);
+                return Poll::Ready(None);
+            }
+            let is_idle = !under_way.load(Ordering::Relaxed);
+            if grace.as_mut().is_some_and(|grace| grace.poll_over(cx, is_idle).is_ready()) {
+                debug!("connection cut: the server goes down");
                 return Poll::Ready(None);
             }
             // What hyper still has to write is written first: its next write wakes this up.
@@ -241,12 +270,21 @@ impl Connections {
         Some((answer, wire))
     }
 
-    /// Resolves when the server has been going down for as long as connections have.
-    async fn graces_end(&self) {
+    /// Resolves when the server goes down.
+    async fn goes_down(&self) {
         let mut shutdown = self.shutdown.clone();
         // Without a sender the server is gone.
         let _ = shutdown.wait_for(|down| *down).await;
-        sleep(SHUTDOWN_GRACE).await;
+    }
+
+    /// The result of what is waited for before the first request of a connection; none if the server goes
+    /// down first. What has arrived by then is still read.
+    async fn unless_down<T>(&self, greeting: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            result = greeting => Some(result),
+            () = self.goes_down() => None,
+        }
     }
 }
 

@@ -64,6 +64,11 @@ impl Connection {
         self.wrote.store(self.clock.now(), Ordering::Relaxed);
     }
 
+    /// When bytes last went out, or the connection began, on its clock.
+    pub(crate) fn last_write(&self) -> u64 {
+        self.wrote.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_blocked(&self, blocked: bool) {
         self.blocked.store(blocked, Ordering::Relaxed);
     }
@@ -97,6 +102,7 @@ pub(crate) enum Ending {
 pub(crate) struct Flight {
     connection: Arc<Connection>,
     resource: Resource,
+    is_watch: bool,
     /// Since when what was handed out waits to be written; 0 if nothing does.
     waiting: AtomicU64,
     /// What it has of the budget; given back before its end if it no longer pins anything.
@@ -185,11 +191,12 @@ impl Flight {
     /// Lets go of an answer that has not moved since `before`.
     fn end_if_stalled(&self, before: u64) -> bool {
         let waiting = self.waiting.load(Ordering::Relaxed);
-        if waiting == 0 || waiting > before || self.ending().is_some() {
+        // A watch that ends with the server may still stall.
+        if waiting == 0 || waiting > before || self.ending() == Some(Ending::Stalled) {
             return false;
         }
         // On a connection of its own a slow client is seen by the bytes that do go out.
-        if !self.multiplexed() && self.connection.wrote.load(Ordering::Relaxed) > before {
+        if !self.multiplexed() && self.connection.last_write() > before {
             return false;
         }
         *self.list.lock() = None;
@@ -431,6 +438,7 @@ impl Flights {
         let flight = Arc::new(Flight {
             connection: connection.clone(),
             resource: resource.clone(),
+            is_watch: watch_of.is_some(),
             waiting: AtomicU64::new(0),
             bytes: Mutex::new(bytes),
             ending: AtomicU8::new(0),
@@ -479,6 +487,13 @@ impl Flights {
     /// Lets go of everything that is still under way.
     pub(crate) fn cut_all(&self) {
         self.all.lock().iter().flatten().for_each(|flight| flight.end(Ending::Stalled));
+    }
+
+    /// Lets go of the watches that are still under way.
+    pub(crate) fn cut_watches(&self) {
+        let all = self.all.lock();
+        let watches = all.iter().flatten().filter(|flight| flight.is_watch);
+        watches.for_each(|flight| flight.end(Ending::Stalled));
     }
 
     /// Ends the watches of one resource.

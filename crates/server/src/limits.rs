@@ -38,6 +38,8 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// How long the head of a request may take on HTTP/1.1.
     pub header_timeout: Duration,
+    /// How long an HTTP/2 connection without a request is kept; up to twice this.
+    pub idle_timeout: Duration,
     /// How long a body may take to arrive, and an ordinary request to be answered.
     pub request_timeout: Duration,
     /// A response whose bytes do not move for this long is reset.
@@ -76,6 +78,8 @@ impl Default for Limits {
             uri_bytes: 60 * 1024,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(15),
+            // As kube-apiserver; clients in Go close theirs after the same time.
+            idle_timeout: Duration::from_secs(90),
             request_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             streams_per_connection: 1000,
@@ -199,8 +203,13 @@ pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(5);
 pub(crate) const HANDOVER_PARTS: u32 = 50;
 /// How long a readiness check waits for the store to answer and for the caches to have what it has.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(2);
-/// How long connections have at a graceful shutdown before they are cut.
+/// How long requests under way have at a graceful shutdown before their connections are cut.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// How long a stopping server waits for a client that neither finishes a request nor reads an answer.
+pub(crate) const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the watches of a stopping server may take to send what they still have. Their clients resume
+/// elsewhere or later, so a slow one does not hold up the end.
+pub(crate) const SHUTDOWN_WATCHES: Duration = Duration::from_secs(2);
 /// Bearer tokens that a server knows.
 pub const TOKENS_MAX: usize = 10_000;
 /// Largest token file: 10,000 lines of 200 bytes, doubled.

@@ -10,7 +10,7 @@ use masthead_store::{Range, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
@@ -25,7 +25,7 @@ use crate::flights::{Clock, Flights};
 use crate::housekeeping::Housekeeping;
 use crate::limits::{
     CUSTOM_RESOURCES_MAX, DEFINITIONS_PAGE, FRESH_WAIT, HANDOVER_PARTS, Limits, READY_POLL,
-    SHUTDOWN_GRACE,
+    SHUTDOWN_GRACE, SHUTDOWN_PATIENCE, SHUTDOWN_WATCHES,
 };
 use crate::metrics::{Metrics, WatchCounters};
 use crate::reads::Reads;
@@ -155,11 +155,11 @@ impl Server {
         });
         let housekeeping = Arc::new(Housekeeping { catalog, feed, reads, writes, defined });
         let (down, goes_down) = watch::channel(false);
-        let connections = Connections::new(app.clone(), tls, clock, goes_down);
+        let connections = Connections::new(app.clone(), tls, clock, goes_down.clone());
         let serving = tokio::spawn(connections.run(listener));
         let tasks = vec![
             tokio::spawn(live(app.clone(), housekeeping, begins)),
-            tokio::spawn(watch_for_stalls(app.clone(), clock)),
+            tokio::spawn(watch_for_stalls(app.clone(), clock, goes_down)),
         ];
         Ok(Self { app, address, down, serving, tasks })
     }
@@ -198,7 +198,11 @@ impl Server {
             }
         }
         self.app.flights.end_all();
-        let _ = self.serving.await;
+        let mut serving = self.serving;
+        if timeout(SHUTDOWN_WATCHES, &mut serving).await.is_err() {
+            self.app.flights.cut_watches();
+            let _ = serving.await;
+        }
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
@@ -274,9 +278,17 @@ async fn begin(app: &App, housekeeping: &Arc<Housekeeping>, begins: &watch::Send
     tokio::join!(beginning, definitions, namespaces);
 }
 
-/// Lets go of answers that do not move.
-async fn watch_for_stalls(app: Arc<App>, clock: Clock) {
+/// Lets go of answers that do not move: sooner once the server goes down.
+async fn watch_for_stalls(app: Arc<App>, clock: Clock, mut down: watch::Receiver<bool>) {
     let patience = app.limits.stall_timeout;
+    tokio::select! {
+        () = end_stalled(&app, clock, patience) => {}
+        _ = down.wait_for(|down| *down) => {}
+    }
+    end_stalled(&app, clock, patience.min(SHUTDOWN_PATIENCE)).await;
+}
+
+async fn end_stalled(app: &App, clock: Clock, patience: Duration) {
     let mut ticks = interval((patience / 6).max(Duration::from_millis(10)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -87,6 +87,12 @@ fn everything_secret_is_readable_by_its_user_only() {
 
 #[test]
 fn a_server_that_is_stopped_ends_its_watches_with_a_last_bookmark() {
+    for signal in ["TERM", "INT", "HUP"] {
+        a_watch_ends_with_a_last_bookmark_after(signal);
+    }
+}
+
+fn a_watch_ends_with_a_last_bookmark_after(signal: &str) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--insecure-http"]);
     let client = Client { address: server.address, token: server.token.clone() };
@@ -97,7 +103,7 @@ fn a_server_that_is_stopped_ends_its_watches_with_a_last_bookmark() {
     let mut watch = client.watch(&path).unwrap();
     let body = r#"{"metadata":{"name":"a"}}"#;
     client.ask("POST", "/api/v1/namespaces/default/configmaps", body).unwrap();
-    assert!(server.terminate().success());
+    assert!(server.stop(signal).success(), "SIG{signal}");
     assert_eq!(watch.next().unwrap().unwrap()["type"], "ADDED");
     let bookmark = watch.next().unwrap().unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");

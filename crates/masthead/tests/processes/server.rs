@@ -75,8 +75,13 @@ impl Server {
     }
 
     /// As an operator stops it.
-    pub(crate) fn terminate(mut self) -> ExitStatus {
-        self.signal("TERM");
+    pub(crate) fn terminate(self) -> ExitStatus {
+        self.stop("TERM")
+    }
+
+    /// Sends a signal by its name and waits for the end of the process.
+    pub(crate) fn stop(mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
         self.child.wait().unwrap()
     }
 }

@@ -56,6 +56,16 @@ impl<S: Socket> Driver<S> {
         Poll::Pending
     }
 
+    /// Returns `true` while a request is under way.
+    pub(super) fn has_streams(&self) -> bool {
+        self.streams.has_begun() || self.streams.has_open()
+    }
+
+    /// Number of requests that have begun so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.streams.count()
+    }
+
     fn turn(
         &mut self,
         connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,

@@ -34,11 +34,12 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
 pub(super) struct Streams {
     begun: Begun,
     open: FuturesUnordered<Stream>,
+    count: u64,
 }
 
 impl Streams {
     pub(super) fn new(begun: Begun) -> Self {
-        Self { begun, open: FuturesUnordered::new() }
+        Self { begun, open: FuturesUnordered::new(), count: 0 }
     }
 
     /// Are there some that were not polled yet?
@@ -46,9 +47,21 @@ impl Streams {
         !self.begun.0.lock().is_empty()
     }
 
+    /// Returns `true` while one of them has not ended.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Number of streams that have begun so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Polls those that began or were woken up.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
+        let open = self.open.len();
         self.open.extend(self.begun.0.lock().drain(..));
+        self.count += (self.open.len() - open) as u64;
         while let Poll::Ready(Some(())) = self.open.poll_next_unpin(cx) {}
     }
 }

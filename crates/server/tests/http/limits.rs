@@ -58,14 +58,14 @@ fn watches_are_bounded_for_each_user() {
 }
 
 /// One HTTP/2 connection for many requests.
-async fn connect(world: &World) -> http2::SendRequest<Full<Bytes>> {
+pub(crate) async fn connect(world: &World) -> http2::SendRequest<Full<Bytes>> {
     let io = TokioIo::new(TcpStream::connect(world.address).await.unwrap());
     let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
-fn request(world: &World, path: &str) -> Request<Full<Bytes>> {
+pub(crate) fn request(world: &World, path: &str) -> Request<Full<Bytes>> {
     Request::builder()
         .uri(format!("http://{}{path}", world.address))
         .header("authorization", format!("Bearer {TOKEN}"))
@@ -193,7 +193,7 @@ fn writes_in_flight_are_bounded_and_reads_go_on() {
 }
 
 /// Fills `shop` with config maps of about 100 KB; the bytes of their list.
-async fn fill(world: &World, count: usize) -> usize {
+pub(crate) async fn fill(world: &World, count: usize) -> usize {
     for number in 0..count {
         world.set(&format!("big-{number:03}"), &"x".repeat(100_000)).await;
     }

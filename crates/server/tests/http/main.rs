@@ -17,6 +17,7 @@ mod restarts;
 mod security;
 mod selectors;
 mod shares;
+mod shutdown;
 mod versions;
 mod watches;
 mod world;
