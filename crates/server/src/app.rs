@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
@@ -126,11 +126,7 @@ impl App {
         };
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
-        let answering = self.answer(request, peer, &mut labels);
-        let answer = match timeout(self.limits.request_timeout, answering).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Status::timeout("the request took too long", 1)),
-        };
+        let answer = self.answer(request, peer, &mut labels).await;
         let response = answer.unwrap_or_else(|status| {
             // A revision of the future is the client's own affair.
             if status.code() >= 500 && !status.is_too_large_resource_version() {
@@ -196,16 +192,25 @@ impl App {
         self.dispatch(Asked { proof, user, connection, request, body, held: None }).await
     }
 
+    /// Receives the body if there is one to receive, and answers: each in the time of a request.
     async fn dispatch(&self, mut asked: Asked) -> Answer {
+        let verb = asked.proof.verb();
+        let limit = self.limits.request_timeout;
+        // A body that does not come holds nothing but what has come of it.
+        if !verb.reads() {
+            let received = timeout(limit, self.receive(&mut asked)).await;
+            asked.held = Some(received.unwrap_or_else(|_| Err(late_body(limit)))?);
+        }
+        let answered = timeout(limit, self.carry_out(asked)).await;
+        answered.unwrap_or_else(|_| Err(Status::timeout("the request took too long", 1)))
+    }
+
+    async fn carry_out(&self, asked: Asked) -> Answer {
         let verb = asked.proof.verb();
         if verb == Verb::Watch {
             return self.watch(&asked).await;
         }
         let writes = !verb.reads();
-        // A body that does not come holds nothing but what has come of it.
-        if writes {
-            asked.held = Some(self.receive(&mut asked).await?);
-        }
         let _counted = self.metrics.in_flight(writes);
         let budget = if writes { &self.writing } else { &self.reading };
         let _place = budget.take(&asked.user, &asked.connection, 1)?;
@@ -458,6 +463,12 @@ fn delete_options(asked: &mut Asked) -> Result<DeleteOptions, Status> {
     };
     options.dry_run |= dry_run;
     Ok(options)
+}
+
+/// The answer to a client whose body does not arrive in time.
+fn late_body(limit: Duration) -> Status {
+    let why = format!("the body of the request did not arrive within {limit:?} (request-timeout)");
+    Status::with(408, Reason::Other("RequestTimeout".to_owned()), why)
 }
 
 /// The next part of a body; none at its end.

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 
 use super::wire::{Socket, Wire};
 use crate::body::{Body, BodyError, Slices};
@@ -26,6 +26,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// A long answer whose head is not sent yet.
 pub(super) struct Long {
+    status: StatusCode,
     headers: HeaderMap,
     stream: Stream,
 }
@@ -71,12 +72,12 @@ impl Long {
             }
         };
         parts.headers.insert(name, value);
-        Some(Self { headers: parts.headers, stream })
+        Some(Self { status: parts.status, headers: parts.headers, stream })
     }
 
     /// Sends it to its end. An error is the end of the connection, too.
     pub(super) async fn send<S: Socket>(self, wire: &mut Wire<S>) -> io::Result<()> {
-        let mut out = Slices::from(head(&self.headers));
+        let mut out = Slices::from(head(self.status, &self.headers));
         let (mut stream, mut ended) = (self.stream, false);
         drop(self.headers);
         let mut room = Room::default();
@@ -193,8 +194,9 @@ impl Stream {
     }
 }
 
-fn head(headers: &HeaderMap) -> Bytes {
-    let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+fn head(status: StatusCode, headers: &HeaderMap) -> Bytes {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     let mut line = |name: &str, value: &[u8]| {
         for part in [name.as_bytes(), b": ", value, b"\r\n"] {
             head.extend_from_slice(part);
@@ -204,4 +206,24 @@ fn head(headers: &HeaderMap) -> Bytes {
     line(DATE.as_str(), httpdate::fmt_http_date(SystemTime::now()).as_bytes());
     head.extend_from_slice(b"\r\n");
     head.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_has_the_status_and_the_headers_of_the_response() {
+        let mut headers = HeaderMap::new();
+        headers.insert("warning", HeaderValue::from_static("299 - x"));
+        for (status, line) in [
+            (StatusCode::OK, "HTTP/1.1 200 OK\r\n"),
+            (StatusCode::PARTIAL_CONTENT, "HTTP/1.1 206 Partial Content\r\n"),
+        ] {
+            let head = head(status, &headers);
+            let text = str::from_utf8(&head).unwrap();
+            assert!(text.starts_with(&format!("{line}warning: 299 - x\r\ndate: ")), "{text}");
+            assert!(text.ends_with("\r\n\r\n"), "{text}");
+        }
+    }
 }
