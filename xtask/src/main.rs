@@ -77,6 +77,7 @@ const PLANTED: Step = Step {
     arguments: &[
         "test",
         "--workspace",
+        "--lib",
         "--test",
         "model",
         "--test",
@@ -87,22 +88,6 @@ const PLANTED: Step = Step {
         "queue",
         "--test",
         "controller",
-        "--locked",
-        "planted_",
-        "--",
-        "--nocapture",
-    ],
-    cfgs: &["planted"],
-};
-
-/// The planted bugs that only unit tests of the server can reach.
-const PLANTED_SERVER: Step = Step {
-    what: "planted bugs of the server",
-    arguments: &[
-        "test",
-        "--package",
-        "masthead-server",
-        "--lib",
         "--locked",
         "planted_",
         "--",
@@ -122,12 +107,12 @@ fn main() -> ExitCode {
     let task = env::args().nth(1);
     let done = match task.as_deref() {
         Some("test") => {
-            run(QUICK.iter().chain(&REST).chain([&PLANTED, &PLANTED_SERVER, &SHUTTLE]))
+            run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
                 && instructions(false)
                 && deny()
         }
         Some("quick") => run(&QUICK),
-        Some("planted") => run([&PLANTED, &PLANTED_SERVER]),
+        Some("planted") => run([&PLANTED]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
         Some("deny") => deny(),
