@@ -12,11 +12,12 @@ use clap::Parser;
 mod bench;
 mod cluster;
 mod instructions;
+mod kubernetes;
 
 const HELP: &str = "\
-cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings,
+cargo xtask test        everything that CI runs: manifests, format, lints, docs, tests, planted bugs, interleavings,
                         instruction counts
-cargo xtask quick       format, lints and the plain tests
+cargo xtask quick       manifests, format, lints and the plain tests
 cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
 cargo xtask instructions [--bless]
@@ -122,11 +123,12 @@ fn main() -> ExitCode {
     let task = env::args().nth(1);
     let done = match task.as_deref() {
         Some("test") => {
-            run(QUICK.iter().chain(&REST).chain([&PLANTED, &PLANTED_SERVER, &SHUTTLE]))
+            manifests()
+                && run(QUICK.iter().chain(&REST).chain([&PLANTED, &PLANTED_SERVER, &SHUTTLE]))
                 && instructions(false)
                 && deny()
         }
-        Some("quick") => run(&QUICK),
+        Some("quick") => manifests() && run(&QUICK),
         Some("planted") => run([&PLANTED, &PLANTED_SERVER]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
@@ -184,7 +186,7 @@ fn wrapper(cfgs: &[&str]) -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let folder = target.join("wrappers");
     let path = folder.join(cfgs.join("-"));
-    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
+    let flags = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect::<Vec<_>>().concat();
     let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
     // Cargo asks rustc everything again if the file is newer than before.
     if fs::read_to_string(&path).is_ok_and(|known| known == script) {
@@ -195,6 +197,17 @@ fn wrapper(cfgs: &[&str]) -> PathBuf {
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&path, executable).expect("was just written");
     path.canonicalize().expect("was just written")
+}
+
+/// The version of Kubernetes that `k8s-openapi` is built for, in the manifests.
+fn manifests() -> bool {
+    say("==> manifests: libraries leave the version of Kubernetes to binaries");
+    let done = kubernetes::check();
+    if let Err(error) = &done {
+        say(&format!("{error:#}"));
+    }
+    say(&format!("<== manifests: {}", if done.is_ok() { "done" } else { "FAILED" }));
+    done.is_ok()
 }
 
 /// The hot paths under callgrind.
