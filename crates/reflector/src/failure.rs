@@ -45,6 +45,9 @@ pub enum Failure {
     /// The reader of a stream was too slow for the others and was cut off.
     #[error("fell too far behind its stream and was cut off")]
     CutOff,
+    /// The source panicked.
+    #[error("the source panicked: {0}")]
+    Panicked(String),
     /// A list that is older than what has been seen (R10).
     #[error("list is at {list}, {seen} was seen before")]
     Older {
@@ -95,6 +98,8 @@ pub enum Class {
     Decode,
     /// Older than what was seen, or leading back to what had expired.
     RvLoop,
+    /// The code that asks the server panicked.
+    Panicked,
 }
 
 /// What to do next. Where "again" continues from is the state's business: the same page of a list,
@@ -136,6 +141,7 @@ impl Failure {
             Self::Decode(_) => Class::Decode,
             Self::CutOff => Class::Overloaded,
             Self::Older { .. } | Self::Loop { .. } => Class::RvLoop,
+            Self::Panicked(_) => Class::Panicked,
         }
     }
 
@@ -143,9 +149,11 @@ impl Failure {
     pub fn recovery(&self) -> Recovery {
         match self {
             Self::Status(status) => recovery_of(status),
-            Self::Refused(_) | Self::Tls(_) | Self::Older { .. } | Self::Loop { .. } => {
-                Recovery::Backoff { at_least: None }
-            }
+            Self::Refused(_)
+            | Self::Tls(_)
+            | Self::Older { .. }
+            | Self::Loop { .. }
+            | Self::Panicked(_) => Recovery::Backoff { at_least: None },
             Self::TimedOut { .. }
             | Self::Reset(_)
             | Self::Ended
@@ -188,7 +196,7 @@ fn recovery_of(status: &Status) -> Recovery {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
@@ -203,6 +211,7 @@ impl Class {
         Self::Broken,
         Self::Decode,
         Self::RvLoop,
+        Self::Panicked,
     ];
 
     /// Did it take too long?
@@ -233,6 +242,7 @@ impl Class {
             Self::Broken => "broken",
             Self::Decode => "decode",
             Self::RvLoop => "RV loop",
+            Self::Panicked => "panicked",
         }
     }
 
@@ -263,6 +273,9 @@ impl Class {
             Self::RvLoop => {
                 "A server answers with an older state than was seen: one of several may lag, or it \
                  was restored from a backup."
+            }
+            Self::Panicked => {
+                "Look at this program's log and report the bug: its own code failed, not the server."
             }
         }
     }
@@ -299,6 +312,7 @@ mod tests {
         assert_eq!(judged(of(504)), (Class::TimedOutSilent, LATER));
         assert_eq!(judged(of(422)), (Class::Rejected, Recovery::Reconsider));
         assert_eq!(judged(Failure::Ended), (Class::Broken, Recovery::Resume));
+        assert_eq!(judged(Failure::Panicked("no".into())), (Class::Panicked, LATER));
         let silent = Failure::TimedOut { progress: false };
         assert_eq!(judged(silent), (Class::TimedOutSilent, Recovery::Resume));
         let cut = Failure::Decode("end of text".into());

@@ -116,7 +116,7 @@ pub struct Page {
     pub continue_token: String,
     /// How many more there are, if the server told.
     pub remaining: Option<u64>,
-    /// Items that are of another kind or cannot be read (R13).
+    /// Items that are of another kind or cannot be read, or whose transform panicked (R13).
     pub skipped: usize,
 }
 
@@ -129,6 +129,9 @@ pub enum WatchItem {
     Modified(Object),
     /// The object left, and this is its last state with the revision at which it left.
     Deleted(Object),
+    /// The object left, and its last state cannot be held: only its key and its revision count. It is also
+    /// counted as skipped (R13).
+    DeletedUnread(Object),
     /// Nothing up to here has not been sent.
     Bookmark {
         /// As it stands there.
@@ -138,7 +141,7 @@ pub enum WatchItem {
     },
     /// The server ends the stream.
     Error(Status),
-    /// An event whose object is of another kind or cannot be read (R13).
+    /// An event whose object is of another kind or cannot be read, or whose transform panicked (R13).
     Skipped,
 }
 
