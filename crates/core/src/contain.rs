@@ -82,7 +82,7 @@ pub fn contain<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
 /// dropped before that. Without a panic this costs no allocation.
 pub async fn contain_future<T>(
     future: impl Future<Output = T>,
-    in_drop: impl FnMut(Panic),
+    in_drop: impl FnMut(&Panic),
 ) -> Result<T, Panic> {
     let mut held = Held { future: pin!(Some(future)), in_drop };
     poll_fn(|cx| {
@@ -97,15 +97,15 @@ pub async fn contain_future<T>(
 }
 
 /// A future whose destructor is contained.
-struct Held<'a, F, R: FnMut(Panic)> {
+struct Held<'a, F, R: FnMut(&Panic)> {
     future: Pin<&'a mut Option<F>>,
     in_drop: R,
 }
 
-impl<F, R: FnMut(Panic)> Drop for Held<'_, F, R> {
+impl<F, R: FnMut(&Panic)> Drop for Held<'_, F, R> {
     fn drop(&mut self) {
         if let Err(panic) = contain(|| self.future.set(None)) {
-            (self.in_drop)(panic);
+            (self.in_drop)(&panic);
         }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_future_ends_with_its_value_or_its_panic() {
-        let never = |panic: Panic| panic!("{panic}");
+        let never = |panic: &Panic| panic!("{panic}");
         assert_eq!(poll_once(contain_future(ready(7), never)), Poll::Ready(Ok(7)));
         assert_eq!(poll_once(contain_future(pending::<u8>(), never)), Poll::Pending);
         let polled = poll_once(contain_future(async { panic!("polled") }, never));
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_destructor_that_panics_is_contained_when_the_future_is_done_and_when_it_is_cancelled() {
         let seen = RefCell::new(Vec::new());
-        let note = |panic: Panic| seen.borrow_mut().push(panic.to_string());
+        let note = |panic: &Panic| seen.borrow_mut().push(panic.to_string());
         let cancelled = async {
             let _bomb = Bomb("cancelled");
             pending::<()>().await;

@@ -87,7 +87,7 @@ async fn run<K: Send + Sync + 'static>(
     let subscriber = events.subscriber().clone();
     while let Some(event) = events.next().await {
         let told = Told::of(&event);
-        let report = |panic: Panic| {
+        let report = |panic: &Panic| {
             subscriber.panicked();
             let (handler, key) = (subscriber.name(), told.key());
             error!(handler, %resource, %key, %panic, "handler panicked");
@@ -97,7 +97,7 @@ async fn run<K: Send + Sync + 'static>(
             if planted::on("panic_ends_handler") {
                 return;
             }
-            report(panic);
+            report(&panic);
         }
     }
 }

@@ -22,14 +22,19 @@ pub struct TaskEnded {
 }
 
 impl TaskEnded {
+    /// A task that ended so.
+    pub fn new(task: &str, reason: &str) -> Self {
+        Self { task: task.into(), reason: reason.into() }
+    }
+
     /// A task that panicked.
     pub fn panicked(task: &str, panic: &Panic) -> Self {
-        Self { task: task.into(), reason: format!("it panicked: {panic}").into() }
+        Self::new(task, &format!("it panicked: {panic}"))
     }
 
     /// A task that returned before it was stopped.
     pub fn returned(task: &str) -> Self {
-        Self { task: task.into(), reason: "it returned before it was stopped".into() }
+        Self::new(task, "it returned before it was stopped")
     }
 }
 
@@ -48,7 +53,7 @@ impl Tasks {
     ) -> JoinHandle<Option<T>> {
         let tasks = self.clone();
         tokio::spawn(async move {
-            let in_drop = |panic| error!(task = name, %panic, "destructor panicked");
+            let in_drop = |panic: &Panic| error!(task = name, %panic, "destructor panicked");
             let ended = match contain_future(task, in_drop).await {
                 Ok(Some(value)) => return Some(value),
                 Ok(None) => TaskEnded::returned(&name),
