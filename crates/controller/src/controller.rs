@@ -361,6 +361,11 @@ impl ControllerHandle {
         released
     }
 
+    /// Waits until one of its tasks ends unexpectedly. It then takes a while for the controller to end.
+    pub(crate) async fn task_ended(&self) -> TaskEnded {
+        self.counts.wait_for_end().await
+    }
+
     pub(crate) fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }

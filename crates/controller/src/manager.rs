@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use masthead_core::{Panic, contain_future};
 use masthead_informer::{Factory, SyncError, TaskEnded};
 use parking_lot::Mutex;
@@ -128,8 +130,13 @@ impl Manager {
             serving.spawn(contain_future(serve, log_drop));
         }
         self.factory.start();
-        let mut leading =
-            Leading { factory: &self.factory, serving, readiness: readiness.clone(), ended: None };
+        let mut leading = Leading {
+            factory: &self.factory,
+            handles: self.handles(),
+            serving,
+            readiness: readiness.clone(),
+            ended: None,
+        };
         let ended = leading.run(self.runners, self.election, &stop).await;
         if ended.is_ok() {
             readiness.set(Some("stopped"));
@@ -178,6 +185,7 @@ const ELECTION: &str = "leader election";
 /// Warms up, leads and reconciles.
 struct Leading<'a> {
     factory: &'a Factory,
+    handles: Vec<ControllerHandle>,
     serving: JoinSet<Result<(), Panic>>,
     readiness: Arc<Readiness>,
     /// What ended unexpectedly: the first.
@@ -194,7 +202,7 @@ impl Leading<'_> {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             synced = self.factory.wait_for_sync() => drop(synced?),
-            ended = trouble(self.factory, &mut self.serving) => self.note(ended),
+            ended = trouble(self.factory, &self.handles, &mut self.serving) => self.note(ended),
         }
         if let Some(ended) = self.ended.take() {
             return Err(ended);
@@ -240,7 +248,7 @@ impl Leading<'_> {
                 Some(joined) = campaign.join_next() => {
                     Some(RunError::Task(task_ended(ELECTION, joined)))
                 }
-                ended = trouble(self.factory, &mut self.serving), if self.ended.is_none() => {
+                ended = trouble(self.factory, &self.handles, &mut self.serving), if self.ended.is_none() => {
                     Some(ended)
                 }
             };
@@ -251,21 +259,35 @@ impl Leading<'_> {
         }
     }
 
-    /// Has an unexpected end seen.
+    /// Has an unexpected end seen. The first is the one that the manager ends with.
     fn note(&mut self, ended: RunError) {
+        if self.ended.is_some() {
+            return;
+        }
         let reason = chain(&ended);
         error!(%reason, "the manager ends");
         self.readiness.set(Some(&reason));
-        self.ended.get_or_insert(ended);
+        self.ended = Some(ended);
     }
 }
 
-/// Waits for an unexpected end of a task that all controllers need.
-async fn trouble(factory: &Factory, serving: &mut JoinSet<Result<(), Panic>>) -> RunError {
-    RunError::Task(tokio::select! {
-        ended = factory.task_ended() => ended,
-        Some(joined) = serving.join_next() => task_ended(ENDPOINTS, joined),
-    })
+/// Waits for an unexpected end: of a task of a controller, which then has to come to its end, or of one that all
+/// controllers need.
+async fn trouble(
+    factory: &Factory,
+    handles: &[ControllerHandle],
+    serving: &mut JoinSet<Result<(), Panic>>,
+) -> RunError {
+    let controllers = handles.iter().map(async |handle: &ControllerHandle| {
+        let ended = handle.task_ended().await;
+        RunError::Controller { controller: handle.name().to_owned(), ended }
+    });
+    let mut controllers: FuturesUnordered<_> = controllers.collect();
+    tokio::select! {
+        ended = factory.task_ended() => RunError::Task(ended),
+        Some(ended) = controllers.next() => ended,
+        Some(joined) = serving.join_next() => RunError::Task(task_ended(ENDPOINTS, joined)),
+    }
 }
 
 /// How a controller ended; none if it was stopped.

@@ -1,7 +1,7 @@
 //! What controllers count, under the names that controller-runtime gave it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use masthead_informer::TaskEnded;
@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::watch;
 
 use super::panics::{ControllerPanics, UserFunction};
 use super::worker::Outcome;
@@ -35,7 +36,7 @@ pub(crate) struct Counts {
     workers: usize,
     counted: Mutex<Counted>,
     /// What ended unexpectedly, and how.
-    ended: OnceLock<TaskEnded>,
+    ended: watch::Sender<Option<TaskEnded>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +58,7 @@ pub(crate) struct Counted {
 
 impl Counts {
     pub(super) fn new(workers: usize) -> Self {
-        Self { workers, counted: Mutex::default(), ended: OnceLock::new() }
+        Self { workers, counted: Mutex::default(), ended: watch::Sender::default() }
     }
 
     pub(super) fn begin(&self) {
@@ -89,11 +90,20 @@ impl Counts {
 
     /// The controller ended because one of its tasks did. The first one counts.
     pub(super) fn set_ended(&self, ended: TaskEnded) {
-        let _ = self.ended.set(ended);
+        self.ended.send_modify(|first| {
+            first.get_or_insert(ended);
+        });
     }
 
     pub(super) fn ended(&self) -> Option<TaskEnded> {
-        self.ended.get().cloned()
+        self.ended.borrow().clone()
+    }
+
+    /// Waits for an unexpected end.
+    pub(super) async fn wait_for_end(&self) -> TaskEnded {
+        let mut ended = self.ended.subscribe();
+        let ended = ended.wait_for(Option::is_some).await.expect("the sender is held with `self`");
+        ended.clone().expect("it was waited for")
     }
 
     pub(crate) fn counted(&self) -> Counted {
@@ -133,7 +143,7 @@ const GAUGES: [(&str, &str, GaugeOf); 3] = [
     ("controller_runtime_max_concurrent_reconciles", "Workers", |it, _| it.workers),
     ("controller_runtime_active_workers", "Workers that reconcile", |_, it| it.active),
     ("controller_runtime_ended", "Whether a task of the controller ended unexpectedly", |it, _| {
-        usize::from(it.ended.get().is_some())
+        usize::from(it.ended.borrow().is_some())
     }),
 ];
 

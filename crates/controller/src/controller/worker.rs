@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use masthead_core::{ObjectKey, Panic, Revision, contain_future};
+use masthead_core::{ObjectKey, Panic, Revision, contain_future, planted};
 use masthead_informer::Informer;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
@@ -77,6 +77,7 @@ where
                 work = self.next(done.take()) => work,
             };
             let Some(work) = work else { return };
+            assert!(!planted::on("worker_panics"), "as planted");
             let writes = Writes::default();
             {
                 let mut attempt = pin!(self.attempt(&work, &writes));

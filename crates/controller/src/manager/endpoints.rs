@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use masthead_core::{Panic, contain};
+use masthead_core::{Panic, contain, planted};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -49,6 +49,9 @@ pub(super) async fn serve(listener: TcpListener, registry: Registry, readiness: 
                 .await;
             drop(place);
         });
+        if planted::on("endpoints_return") {
+            return;
+        }
         while let Some(joined) = connections.try_join_next() {
             if let Some(payload) = joined.err().and_then(|error| error.try_into_panic().ok()) {
                 error!(panic = %Panic::of_payload(payload), "a connection's task panicked");
