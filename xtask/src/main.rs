@@ -12,11 +12,12 @@ use clap::Parser;
 mod bench;
 mod cluster;
 mod instructions;
+mod kubernetes;
 
 const HELP: &str = "\
-cargo xtask test        everything that CI runs: format, lints, docs, tests, planted bugs, interleavings,
+cargo xtask test        everything that CI runs: manifests, format, lints, docs, tests, planted bugs, interleavings,
                         instruction counts
-cargo xtask quick       format, lints and the plain tests
+cargo xtask quick       manifests, format, lints and the plain tests
 cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
 cargo xtask instructions [--bless]
@@ -107,11 +108,12 @@ fn main() -> ExitCode {
     let task = env::args().nth(1);
     let done = match task.as_deref() {
         Some("test") => {
-            run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
+            manifests()
+                && run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
                 && instructions(false)
                 && deny()
         }
-        Some("quick") => run(&QUICK),
+        Some("quick") => manifests() && run(&QUICK),
         Some("planted") => run([&PLANTED]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
@@ -180,6 +182,17 @@ fn wrapper(cfgs: &[&str]) -> PathBuf {
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&path, executable).expect("was just written");
     path.canonicalize().expect("was just written")
+}
+
+/// The version of Kubernetes that `k8s-openapi` is built for, in the manifests.
+fn manifests() -> bool {
+    say("==> manifests: libraries leave the version of Kubernetes to binaries");
+    let done = kubernetes::check();
+    if let Err(error) = &done {
+        say(&format!("{error:#}"));
+    }
+    say(&format!("<== manifests: {}", if done.is_ok() { "done" } else { "FAILED" }));
+    done.is_ok()
 }
 
 /// The hot paths under callgrind.

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::hash::BuildHasher;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use imbl::OrdMap;
-use masthead_core::{Object, planted};
+use masthead_core::{Object, contain, planted};
 
 use crate::chunks::Chunks;
 use crate::limits::{INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, VALUES_PER_CHUNK};
@@ -216,7 +215,7 @@ impl IndexState {
         out: &mut Vec<Term>,
     ) {
         scratch.clear();
-        let called = catch_unwind(AssertUnwindSafe(|| (self.index.function)(object, scratch)));
+        let called = contain(|| (self.index.function)(object, scratch));
         if !matches!(called, Ok(Ok(()))) || scratch.refused {
             self.failures += 1;
             return;

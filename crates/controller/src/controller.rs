@@ -2,38 +2,42 @@
 
 mod feed;
 mod metrics;
+mod panics;
 mod predicate;
 mod quarantine;
 mod reconcile;
+mod running;
 mod worker;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_util::future::BoxFuture;
 use masthead_core::ObjectKey;
 use masthead_informer::{
-    BuildError, Entry, Factory, HandlerOptions, Informer, Kind, SyncError, TooManyHandlers,
+    BuildError, Entry, Factory, HandlerOptions, Informer, Kind, TaskEnded, TooManyHandlers,
 };
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::error;
 
 pub use metrics::ControllerMetrics;
+pub use panics::ControllerPanics;
 pub use predicate::Predicate;
 pub use quarantine::Quarantined;
 pub use reconcile::{Action, Context, ReconcileError};
 
 use crate::leader::Leadership;
 use crate::limits::{RECONCILE_TIMEOUT, STOP_GRACE, WORKERS, WORKERS_MAX};
+use crate::manager::RunError;
 use crate::queue::{Settings, Snapshot, Trigger, WorkQueue};
 use feed::Feed;
 use metrics::Counts;
+use panics::UserCalls;
 use quarantine::Quarantine;
 use reconcile::Reads;
 use worker::Shared;
@@ -47,15 +51,26 @@ pub struct Controller<K> {
     resync: Duration,
     queue: Settings<ObjectKey>,
     reads: Vec<Arc<dyn Reads>>,
-    feeds: Vec<MakeFeed<K>>,
+    feeds: Vec<PlannedFeed<K>>,
     workers: usize,
     timeout: Duration,
     grace: Duration,
 }
 
-/// Makes a feed of a controller's informer and queue, when it starts.
-type MakeFeed<K> =
-    Box<dyn FnOnce(&Informer<K>, &WorkQueue<ObjectKey>) -> Result<Feed, TooManyHandlers> + Send>;
+/// A feed that is made when the controller starts.
+struct PlannedFeed<K> {
+    name: String,
+    make: MakeFeed<K>,
+}
+
+type MakeFeed<K> = Box<dyn FnOnce(Inlet<'_, K>) -> Result<Feed, TooManyHandlers> + Send>;
+
+/// What a feed is made of.
+struct Inlet<'a, K> {
+    informer: &'a Informer<K>,
+    queue: WorkQueue<ObjectKey>,
+    calls: UserCalls,
+}
 
 impl<K: Kind> Controller<K> {
     /// A controller of all objects of a kind. The name is for logs and metrics.
@@ -94,7 +109,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
         self.watching(owned, Trigger("owned"), |_| Box::new(manager))
     }
 
-    /// Reconciles what a function makes of a changed object, of the old state as well as of the new.
+    /// Reconciles what a function makes of a changed object, of the old state as well as of the new. A state for
+    /// which it panics has no keys, and the panic is logged and counted: see [`ControllerSnapshot::panics`].
     pub fn watches<W: DeserializeOwned + Send + Sync + 'static>(
         self,
         watched: &Informer<W>,
@@ -109,12 +125,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
         watched: &Informer<W>,
         index: &str,
     ) -> Self {
-        let index = index.to_owned();
+        let (controller, index) = (self.name.clone(), index.to_owned());
+        let logged = AtomicBool::new(false);
         self.watching(watched, Trigger("indexed"), |informer| {
             Box::new(move |entry: &Entry<W>| {
                 let state = informer.lister();
-                let found = state.by_index(&index, entry.key().as_str());
-                found.map(|found| found.map(|it| it.key().clone()).collect()).unwrap_or_default()
+                match state.by_index(&index, entry.key().as_str()) {
+                    Ok(found) => found.map(|it| it.key().clone()).collect(),
+                    Err(unknown) => {
+                        if !logged.swap(true, Ordering::Relaxed) {
+                            error!(controller, key = %entry.key(), %unknown, "nothing is found");
+                        }
+                        Vec::new()
+                    }
+                }
             })
         })
     }
@@ -128,19 +152,25 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
         self.reads.push(Arc::new(watched.clone()));
         let (watched, map) = (watched.clone(), map(self.informer.clone()));
         let options = HandlerOptions::default().named(&self.name);
-        self.feeds.push(Box::new(move |_, queue| {
-            Ok(Box::pin(feed::mapped(watched.events(&options)?, map, trigger, queue.clone())))
-        }));
+        let name = format!("feed of {trigger} {}", watched.resource());
+        let make: MakeFeed<K> = Box::new(move |Inlet { queue, calls, .. }| {
+            let events = watched.events(&options)?;
+            Ok(Box::pin(feed::mapped(events, map, trigger, queue, calls)))
+        });
+        self.feeds.push(PlannedFeed { name, make });
         self
     }
 
-    /// Reconciles the keys of a stream.
+    /// Reconciles the keys of a stream. A stream may come to its end; one that panics ends the controller with
+    /// an error.
     pub fn triggered_by(
         mut self,
         keys: impl Stream<Item = ObjectKey> + Unpin + Send + 'static,
     ) -> Self {
-        self.feeds
-            .push(Box::new(move |_, queue| Ok(Box::pin(feed::triggered(keys, queue.clone())))));
+        let make: MakeFeed<K> = Box::new(move |Inlet { queue, calls, .. }| {
+            Ok(Box::pin(feed::triggered(keys, queue, calls)))
+        });
+        self.feeds.push(PlannedFeed { name: "feed of a stream of keys".to_owned(), make });
         self
     }
 
@@ -187,9 +217,14 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
         R: Fn(Context<K>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
     {
-        let queue = WorkQueue::new(self.queue);
-        let quarantine = Arc::new(Quarantine::default());
         let counts = Arc::new(Counts::new(self.workers));
+        let calls = UserCalls::new(&self.name, &counts);
+        let reports = calls.clone();
+        let settings = self.queue.on_panic(move |function, key, panic| {
+            reports.report(function.into(), Some(key), panic);
+        });
+        let queue = WorkQueue::new(settings);
+        let quarantine = Arc::new(Quarantine::default());
         let handle = ControllerHandle {
             name: self.name.clone(),
             queue: queue.clone(),
@@ -200,11 +235,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
         let (informer, predicate, workers, grace) =
             (self.informer, self.predicate, self.workers, self.grace);
         let mut feeds = self.feeds;
-        feeds.push(Box::new(move |informer, queue| {
-            Ok(Box::pin(feed::own(informer.events(&options)?, predicate, queue.clone())))
-        }));
+        let make: MakeFeed<K> = Box::new(move |Inlet { informer, queue, calls }| {
+            Ok(Box::pin(feed::own(informer.events(&options)?, predicate, queue, calls)))
+        });
+        feeds.push(PlannedFeed { name: format!("feed of {}", informer.resource()), make });
         let (name, reads, timeout) = (self.name, self.reads.into(), self.timeout);
-        let run = move |leadership, stop| -> BoxFuture<'static, Result<(), SyncError>> {
+        let run = move |leadership, stop| -> BoxFuture<'static, Result<(), RunError>> {
             let shared = Shared {
                 name,
                 informer,
@@ -213,17 +249,18 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Controller<K> {
                 queue,
                 quarantine,
                 counts,
+                calls,
                 timeout,
                 leadership,
             };
-            Box::pin(run(Arc::new(shared), feeds, workers, grace, stop))
+            Box::pin(running::run(Arc::new(shared), feeds, workers, grace, stop))
         };
         Runner { handle, run: Box::new(run) }
     }
 }
 
 type Run =
-    dyn FnOnce(Leadership, CancellationToken) -> BoxFuture<'static, Result<(), SyncError>> + Send;
+    dyn FnOnce(Leadership, CancellationToken) -> BoxFuture<'static, Result<(), RunError>> + Send;
 
 /// A controller that can be run.
 #[must_use]
@@ -241,7 +278,10 @@ impl Runner {
     /// Runs it until it is stopped; its factory has to be started. It waits until all caches that it reads
     /// have synced, and fails where that fails. After a stop nothing new begins, and what is under way has
     /// some time to come to its end.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), SyncError> {
+    ///
+    /// It also fails if one of its tasks ends although nothing stopped it, for example because a stream of keys
+    /// panicked, or because of a bug in it: then it stops as it does after a stop.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         self.run_while(Leadership::always(), stop).await
     }
 
@@ -250,7 +290,7 @@ impl Runner {
         self,
         leadership: Leadership,
         stop: CancellationToken,
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), RunError> {
         (self.run)(leadership, stop).await
     }
 }
@@ -259,45 +299,6 @@ impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Runner").field(&self.handle.name).finish()
     }
-}
-
-async fn run<K, R, F>(
-    shared: Arc<Shared<K, R>>,
-    feeds: Vec<MakeFeed<K>>,
-    workers: usize,
-    grace: Duration,
-    stop: CancellationToken,
-) -> Result<(), SyncError>
-where
-    K: DeserializeOwned + Send + Sync + 'static,
-    R: Fn(Context<K>) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<Action, ReconcileError>> + Send + 'static,
-{
-    let name = shared.name.clone();
-    let synced = futures_util::future::try_join_all(shared.reads.iter().map(|it| it.synced()));
-    tokio::select! {
-        () = stop.cancelled() => return Ok(()),
-        synced = synced => drop(synced?),
-    }
-    let mut tasks = JoinSet::new();
-    for feed in feeds {
-        match feed(&shared.informer, &shared.queue) {
-            Ok(feed) => drop(tasks.spawn(feed)),
-            Err(error) => warn!(controller = name, %error, "hears nothing of one of its caches"),
-        }
-    }
-    let mut working = JoinSet::new();
-    for _ in 0..workers {
-        let shared = shared.clone();
-        working.spawn(async move { shared.work().await });
-    }
-    info!(controller = name, workers, "runs");
-    stop.cancelled().await;
-    shared.queue.abort();
-    if timeout(grace, async { while working.join_next().await.is_some() {} }).await.is_err() {
-        warn!(controller = name, ?grace, "cancelled what was under way");
-    }
-    Ok(())
 }
 
 /// What can be seen of a controller, and done to it, from outside.
@@ -309,13 +310,18 @@ pub struct ControllerHandle {
     counts: Arc<Counts>,
 }
 
-/// Everything that a controller has to do, at one moment.
+/// Everything that a controller has to do, at one moment, and what went wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ControllerSnapshot {
     /// What waits, is delayed, and is worked on.
     pub queue: Snapshot<ObjectKey>,
     /// What is not reconciled until it changes.
     pub quarantined: Vec<Quarantined>,
+    /// How often functions of the user panicked.
+    pub panics: ControllerPanics,
+    /// The task that ended unexpectedly, and with it the controller.
+    pub ended: Option<TaskEnded>,
 }
 
 impl ControllerHandle {
@@ -329,9 +335,14 @@ impl ControllerHandle {
         &self.queue
     }
 
-    /// What there is to do.
+    /// What there is to do, and what went wrong.
     pub fn snapshot(&self) -> ControllerSnapshot {
-        ControllerSnapshot { queue: self.queue.snapshot(), quarantined: self.quarantined() }
+        ControllerSnapshot {
+            queue: self.queue.snapshot(),
+            quarantined: self.quarantined(),
+            panics: self.counts.counted().user_panics,
+            ended: self.counts.ended(),
+        }
     }
 
     /// The objects that are not reconciled until they change.
@@ -348,6 +359,11 @@ impl ControllerHandle {
             let _ = self.queue.add_with(key.clone(), add);
         }
         released
+    }
+
+    /// Waits until one of its tasks ends unexpectedly. It then takes a while for the controller to end.
+    pub(crate) async fn task_ended(&self) -> TaskEnded {
+        self.counts.wait_for_end().await
     }
 
     pub(crate) fn counts(&self) -> &Arc<Counts> {

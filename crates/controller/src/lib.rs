@@ -48,8 +48,8 @@ mod sync;
 
 #[cfg(not(shuttle))]
 pub use controller::{
-    Action, Context, Controller, ControllerHandle, ControllerMetrics, ControllerSnapshot,
-    Predicate, Quarantined, ReconcileError, Runner,
+    Action, Context, Controller, ControllerHandle, ControllerMetrics, ControllerPanics,
+    ControllerSnapshot, Predicate, Quarantined, ReconcileError, Runner,
 };
 #[cfg(not(shuttle))]
 pub use finalizer::Finalizer;

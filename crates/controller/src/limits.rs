@@ -49,3 +49,5 @@ pub const EVENT_INTERVAL: Duration = Duration::from_secs(300);
 pub const EVENT_NOTE_BYTES_MAX: usize = 1024;
 /// Connections to the endpoints for health and metrics at a time.
 pub const ENDPOINT_CONNECTIONS_MAX: usize = 64;
+/// Between two tries to accept a connection to those, when that fails: the process may have no file descriptors left.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);

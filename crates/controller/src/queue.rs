@@ -58,6 +58,8 @@ pub use limiter::{Exponential, Limiter, MaxOf, TokenBucket};
 pub use machine::{Machine, Next, Taken};
 pub use metrics::QueueMetrics;
 pub use moment::Moment;
+#[cfg(not(shuttle))]
+pub(crate) use settings::QueueFunction;
 pub use settings::{Add, Priority, Refused, Settings, Trigger};
 pub use work::Work;
 
@@ -225,6 +227,12 @@ impl<K: Key> WorkQueue<K> {
     /// Waits until it is shut down.
     pub async fn closed(&self) {
         self.until(Machine::is_shut_down).await;
+    }
+
+    /// Whether it was shut down.
+    #[cfg(not(shuttle))]
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.0.state.lock().machine.is_shut_down()
     }
 
     /// Everything there is, as data.

@@ -1,10 +1,11 @@
 //! The vocabulary of Masthead.
 //!
-//! Everything here is a value: no I/O, no clock, no async, no randomness. An [`Object`] is its JSON
+//! Everything here is a value: no I/O, no clock, no runtime, no randomness. An [`Object`] is its JSON
 //! bytes plus a small parsed head; a [`Revision`] orders everything; the modules below hold the
 //! grammar of Kubernetes' list and watch requests and the exact shapes of their answers.
 
 mod change;
+mod contain;
 mod frame;
 mod json;
 mod key;
@@ -21,6 +22,7 @@ mod time;
 mod token;
 
 pub use change::{Cause, Change, EventType, Mutation};
+pub use contain::{Panic, contain, contain_future};
 pub use frame::{
     Bookmark, Frame, INITIAL_EVENTS_END, ListBody, ListMeta, ListPage, Open, Projection,
     SplitError, WatchLine,

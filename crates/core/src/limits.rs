@@ -43,6 +43,8 @@ pub const WATCH_LINE_BYTES_MAX: usize = OBJECT_BYTES_MAX + 1024;
 /// Longest part of an answer that is no `Status` that an error quotes: enough for a proxy's
 /// sentence, too little for a page of HTML to fill a log.
 pub const QUOTED_ANSWER_BYTES_MAX: usize = 1024;
+/// Longest text of a panic that is kept: reports hold it, and a sentence or two of it say what happened.
+pub const PANIC_TEXT_BYTES_MAX: usize = 1024;
 /// Longest continue token: two names of 253 bytes, each byte escaped, with the rest of the JSON are
 /// 1.1 KiB, in base64 1.5 KiB.
 pub const TOKEN_BYTES_MAX: usize = 2048;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use masthead_core::{Object, Resource, Selectors};
+use masthead_core::{Object, Resource, Selectors, contain};
 use masthead_reflector::{
     BoxFuture, Events, Failure, ListRequest, Meter, Page, ServerMemory, Source, WatchItem,
     WatchRequest,
 };
 use masthead_upstream::{Namespaces, SourceError, Upstream};
+use tracing::error;
 
-/// What is done to every object before it is stored, exactly once (R16).
+/// What is done to every object before it is stored, exactly once (R16). It panics if a transform of the user
+/// does: such an object is to be skipped, as [`Packed`] does.
 pub type Pack = Arc<dyn Fn(Object) -> Object + Send + Sync>;
 
 /// What a source is asked for.
@@ -84,7 +86,10 @@ impl<S: Source> Source for Packed<S> {
         let (list, pack) = (self.source.list(request, meter), self.pack.clone());
         Box::pin(async move {
             let mut page = list.await?;
-            page.objects = page.objects.into_iter().map(|object| pack(object)).collect();
+            let received = page.objects.len();
+            let objects = page.objects.into_iter();
+            page.objects = objects.filter_map(|object| packed(&pack, object)).collect();
+            page.skipped += received - page.objects.len();
             Ok(page)
         })
     }
@@ -109,14 +114,35 @@ impl Stream for PackedEvents {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let items = self.events.as_mut().poll_next(cx);
         let pack = &self.pack;
-        let packed = |item| match item {
-            WatchItem::Added(object) => WatchItem::Added(pack(object)),
-            WatchItem::Modified(object) => WatchItem::Modified(pack(object)),
-            WatchItem::Deleted(object) => WatchItem::Deleted(pack(object)),
-            other => other,
-        };
+        let pack = |item| packed_item(pack, item);
         items.map(|items| {
-            items.map(|items| items.map(|items| items.into_iter().map(packed).collect()))
+            items.map(|items| items.map(|items| items.into_iter().map(pack).collect()))
         })
+    }
+}
+
+/// An object as it is to be held; none if it is skipped, because the user's transform panicked (R13).
+fn packed(pack: &Pack, object: Object) -> Option<Object> {
+    let key = object.key().clone();
+    let packed = contain(|| pack(object)).inspect_err(|panic| {
+        if !panic.is_reported() {
+            error!(%key, %panic, "object cannot be packed: it is skipped");
+        }
+    });
+    packed.ok()
+}
+
+fn packed_item(pack: &Pack, item: WatchItem) -> WatchItem {
+    match item {
+        WatchItem::Added(object) => {
+            packed(pack, object).map_or(WatchItem::Skipped, WatchItem::Added)
+        }
+        WatchItem::Modified(object) => {
+            packed(pack, object).map_or(WatchItem::Skipped, WatchItem::Modified)
+        }
+        // It is gone whatever became of its last state.
+        WatchItem::Deleted(object) => packed(pack, object.clone())
+            .map_or(WatchItem::DeletedUnread(object), WatchItem::Deleted),
+        other => other,
     }
 }

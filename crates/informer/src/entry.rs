@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use masthead_compact::Packed;
-use masthead_core::{Labels, Object, ObjectKey, OwnerReference, Revision};
+use masthead_core::{Labels, Object, ObjectKey, OwnerReference, Resource, Revision};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::limits::DECODED_MAX;
+use crate::user_calls::UserCalls;
 
 /// An object of an informer: its head at hand, the whole of it decoded when asked for.
 ///
@@ -57,7 +58,6 @@ pub enum DecodeError {
 
 /// A reader's way to what the readers of one cache share. Entries count it, so each reader has one of its
 /// own: otherwise all of them, on all processors, would write to one line of memory for each entry.
-#[derive(Default)]
 pub(crate) struct Reading(Arc<Shared>);
 
 /// What was decoded last, and how often that failed.
@@ -65,21 +65,27 @@ struct Shared {
     hasher: RandomState,
     decoded: Box<[Mutex<Option<Decoded>>]>,
     failures: AtomicU64,
+    calls: UserCalls,
 }
 
 type Decoded = (Object, Arc<dyn std::any::Any + Send + Sync>);
 
-impl Default for Shared {
-    fn default() -> Self {
-        let decoded = (0..DECODED_MAX).map(|_| Mutex::default()).collect();
-        Self { hasher: RandomState::new(), decoded, failures: AtomicU64::new(0) }
-    }
-}
-
 impl Reading {
+    pub(crate) fn new(resource: &Resource) -> Self {
+        let decoded = (0..DECODED_MAX).map(|_| Mutex::default()).collect();
+        let (hasher, failures) = (RandomState::new(), AtomicU64::new(0));
+        let calls = UserCalls::new(resource.to_string());
+        Self(Arc::new(Shared { hasher, decoded, failures, calls }))
+    }
+
     /// The same for one more reader.
     pub(crate) fn another(&self) -> Arc<Self> {
         Arc::new(Self(self.0.clone()))
+    }
+
+    /// Where functions of the user are called for the cache.
+    pub(crate) fn calls(&self) -> &UserCalls {
+        &self.0.calls
     }
 
     pub(crate) fn failures(&self) -> u64 {

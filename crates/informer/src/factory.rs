@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+use futures_util::FutureExt;
 use kube_core::DynamicObject;
 use kube_core::metadata::PartialObjectMeta;
-use masthead_core::Resource;
+use masthead_core::{Resource, planted};
 use masthead_reflector::SettingsError;
 use masthead_upstream::SourceError;
 use parking_lot::Mutex;
@@ -16,9 +17,10 @@ use crate::connector::Connector;
 use crate::kind::Kind;
 use crate::limits::HOUSEKEEPING;
 use crate::options::InformerBuilder;
-use crate::part::{Demand, OnError, Part, PartKey, Parts, Plan};
+use crate::part::{Demand, OnError, Part, PartKey, Parts, Plan, saving};
 use crate::report::{ResourceReport, SyncError, SyncReport, wait};
 use crate::settings::{FactorySettings, Startup};
+use crate::tasks::{TaskEnded, Tasks};
 
 /// Makes informers that share: whoever asks for the same resource, selectors, namespaces and
 /// representation gets the same cache and the same watch.
@@ -31,6 +33,7 @@ struct Inner {
     connector: Arc<dyn Connector>,
     settings: FactorySettings,
     on_error: OnceLock<OnError>,
+    tasks: Arc<Tasks>,
     state: Mutex<State>,
 }
 
@@ -66,12 +69,13 @@ impl Factory {
 
     fn of(connector: impl Connector, settings: FactorySettings) -> Self {
         let (connector, state) = (Arc::new(connector), Mutex::default());
-        Self(Arc::new(Inner { connector, settings, on_error: OnceLock::new(), state }))
+        let (on_error, tasks) = (OnceLock::new(), Arc::default());
+        Self(Arc::new(Inner { connector, settings, on_error, tasks, state }))
     }
 
     /// Has a function called when something goes wrong with a resource, with how far it is and why.
     /// Errors that follow each other closely may come as one. To be set before informers are made; only
-    /// the first call counts.
+    /// the first call counts. A call that panics is logged and counted, and the next follows.
     pub fn on_error(&self, callback: impl Fn(&ResourceReport) + Send + Sync + 'static) {
         let _ = self.0.on_error.set(Arc::new(callback));
     }
@@ -99,7 +103,9 @@ impl Factory {
             let mut state = self.0.state.lock();
             state.started = true;
             if state.housekeeping.is_none() {
-                let keeping = tokio::spawn(keep_house(Arc::downgrade(&self.0)));
+                let factory = Arc::downgrade(&self.0);
+                let keeping = keep_house(factory).map(Some);
+                let keeping = self.0.tasks.spawn("housekeeping".to_owned(), keeping, |_| ());
                 state.housekeeping = Some(keeping.abort_handle());
             }
             state.parts.all()
@@ -113,14 +119,17 @@ impl Factory {
         if !rest.is_empty() {
             let factory = Arc::downgrade(&self.0);
             let timeouts = self.0.settings.timeouts;
-            tokio::spawn(async move {
+            let starting = async move {
+                // What is critical was given its time, whether or not it has synced.
                 let _ = wait(&first, &timeouts).await;
                 if factory.upgrade().is_some_and(|inner| inner.state.lock().started) {
                     for part in rest {
                         part.start();
                     }
                 }
-            });
+                Some(())
+            };
+            self.0.tasks.spawn("start of what is not critical".to_owned(), starting, |_| ());
         }
     }
 
@@ -138,7 +147,14 @@ impl Factory {
 
     /// How far everything is.
     pub fn report(&self) -> SyncReport {
-        SyncReport::of(&self.parts())
+        SyncReport { ended: self.0.tasks.ended(), ..SyncReport::of(&self.parts()) }
+    }
+
+    /// Waits until a task of this factory ends although nothing told it to, for example because of a bug in it:
+    /// what follows a resource, a handler's task, or the factory's housekeeping. Returns the first that did.
+    /// Whoever runs informers without a manager waits for this, too: what ended is not started again.
+    pub async fn task_ended(&self) -> TaskEnded {
+        self.0.tasks.first_ended().await
     }
 
     /// Waits until everything that is required has synced. Fails at once where the server says no, and
@@ -180,7 +196,7 @@ impl Factory {
             part.demand_also(demand);
             return Ok(part);
         }
-        let part = Part::new(plan(), &self.0.connector)?;
+        let part = Part::new(plan(), &self.0.connector, &self.0.tasks)?;
         state.parts.add(key, &part);
         if state.started {
             part.start();
@@ -195,6 +211,7 @@ async fn keep_house(factory: Weak<Inner>) {
     loop {
         tokio::time::sleep(HOUSEKEEPING).await;
         let Some(inner) = factory.upgrade() else { return };
+        assert!(!planted::on("housekeeping_panics"), "as planted");
         let parts = inner.state.lock().parts.all();
         for part in &parts {
             part.bound_pins(inner.settings.pinned_bytes);
@@ -202,9 +219,8 @@ async fn keep_house(factory: Weak<Inner>) {
         if saved.elapsed() >= inner.settings.save_interval {
             saved = Instant::now();
             // Files are written where waiting for a disk holds nobody up.
-            let written =
-                tokio::task::spawn_blocking(move || parts.iter().for_each(|it| it.save()));
-            let _ = written.await;
+            let save = move || parts.iter().for_each(|it| it.save());
+            saving(tokio::task::spawn_blocking(save)).await;
         }
     }
 }

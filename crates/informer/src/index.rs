@@ -9,10 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::Entry;
 use crate::entry::Reading;
+use crate::user_calls::UserFunction;
 
 type Function<K> = dyn Fn(&Entry<K>, &mut IndexValues) -> Result<(), IndexError> + Send + Sync;
 
-/// An index of an informer: from a value to the objects that have it.
+/// An index of an informer: from a value to the objects that have it. A function that panics leaves the object
+/// out of its index, and is logged and counted: see [`UserPanics`](crate::UserPanics).
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -100,7 +102,12 @@ impl<K: 'static> Index<K> {
             By::Function(function) => {
                 let (function, reading) = (function.clone(), reading.another());
                 masthead_cache::Index::new(&self.name, move |object, values| {
-                    function(&Entry::new(object.clone(), &reading), values)
+                    let entry = Entry::new(object.clone(), &reading);
+                    let key = Some(object.key());
+                    let called = reading
+                        .calls()
+                        .contain(UserFunction::Index, key, || function(&entry, values));
+                    called.unwrap_or_else(|panic| Err(IndexError(panic.to_string())))
                 })
             }
         }

@@ -13,12 +13,13 @@ use tokio::time::timeout;
 
 use crate::connector::Wanted;
 use crate::factory::Factory;
+use crate::filter::Sees;
 use crate::handler::{Handler, HandlerHandle};
 use crate::limits::HANDLERS_MAX;
 use crate::part::Part;
 use crate::report::{SyncError, SyncReport};
 use crate::subscriber::Subscriber;
-use crate::subscription::{Sees, Subscription};
+use crate::subscription::Subscription;
 use crate::{Entry, Index, Lister};
 
 /// A cache that follows a server, and those who listen to it.
@@ -68,7 +69,9 @@ impl<K> HandlerOptions<K> {
         self
     }
 
-    /// Only what a function of the object alone chooses, with the same transitions.
+    /// Only what a function of the object alone chooses, with the same transitions. A function that panics
+    /// chooses the object, and is logged and counted: see
+    /// [`HandlerReport::filter_panics`](crate::HandlerReport::filter_panics).
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&Entry<K>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
@@ -167,7 +170,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         options: &HandlerOptions<K>,
         handler: impl Handler<K>,
     ) -> Result<HandlerHandle, TooManyHandlers> {
-        Ok(HandlerHandle::spawn(self.events(options)?, handler))
+        let (events, tasks) = (self.events(options)?, &self.parts[0].tasks);
+        Ok(HandlerHandle::spawn(events, handler, tasks, self.resource()))
     }
 
     /// Waits until the cache has everything up to a revision, for example that of one's own write.

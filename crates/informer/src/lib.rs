@@ -32,12 +32,17 @@
 //! is there.
 //!
 //! **Invariant:** a cache that has not synced says why: see [`SyncReport`].
+//!
+//! **Invariant:** a panic in a function of the user ends that call and nothing else. It is logged and counted
+//! in the report. A task that ends although nothing told it to is logged, and stands in the report:
+//! see [`Factory::task_ended`].
 
 mod connector;
 mod entry;
 mod event;
 mod exact;
 mod factory;
+mod filter;
 mod handler;
 mod index;
 mod informer;
@@ -55,6 +60,8 @@ mod saved;
 mod settings;
 mod subscriber;
 mod subscription;
+mod tasks;
+mod user_calls;
 
 pub use connector::{Connector, Pack, Packed, Wanted};
 pub use entry::{DecodeError, Entry};
@@ -76,3 +83,5 @@ pub use saved::SavedError;
 pub use settings::{FactorySettings, Startup, Timeouts};
 pub use subscriber::HandlerReport;
 pub use subscription::Subscription;
+pub use tasks::TaskEnded;
+pub use user_calls::UserPanics;

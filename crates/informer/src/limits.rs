@@ -26,6 +26,14 @@ pub const FIELDS_MAX: usize = masthead_core::limits::SELECTABLE_FIELDS_MAX;
 /// Namespaces that one informer may follow one by one; each has a watch of its own. Whoever needs more
 /// follows all of them.
 pub const NAMESPACES_MAX: usize = 64;
+/// States of objects that a handler's filter chose by a panic, which are remembered: a filter that panics
+/// differently at each call is wrong about the oldest of more.
+pub const FILTER_PANICS_KEPT: usize = 4096;
+/// Calls of a handler's filter for a state that it has judged before. It panics then only if it is not a function
+/// of the object, so another call is enough for most that do so now and then.
+pub const FILTER_TRIES: usize = 3;
+/// Tasks that ended unexpectedly and are listed: the first of them say what is wrong.
+pub const TASKS_ENDED_MAX: usize = 64;
 /// Handlers and streams of one informer.
 pub const HANDLERS_MAX: usize = 1024;
 /// Largest saved state that is read: 100,000 pods of 10 KB.

@@ -65,6 +65,11 @@ fn relists(of: &ResourceReport) -> Figures {
     causes.map(|(cause, n)| (vec![("cause", cause.to_owned())], f64::from(n))).into()
 }
 
+fn panics(of: &ResourceReport) -> Figures {
+    let labelled = |(function, n): (&str, u64)| (vec![("function", function.to_owned())], count(n));
+    of.panics.iter().map(labelled).collect()
+}
+
 fn errors(of: &ResourceReport) -> Figures {
     let labelled = |(class, n): (masthead_reflector::Class, u32)| {
         (vec![("class", class.as_str().to_owned())], f64::from(n))
@@ -75,7 +80,7 @@ fn errors(of: &ResourceReport) -> Figures {
 const GAUGE: MetricType = MetricType::Gauge;
 const COUNTER: MetricType = MetricType::Counter;
 
-const FAMILIES: [Family; 14] = [
+const FAMILIES: [Family; 18] = [
     family("synced", "Was the first list applied whole", GAUGE, |it| one(f64::from(it.synced()))),
     family("objects", "Objects in the cache", GAUGE, |it| one(count(it.objects))),
     family("memory_bytes", "Bytes that the cache takes", GAUGE, |it| one(count(it.memory))),
@@ -86,6 +91,13 @@ const FAMILIES: [Family; 14] = [
     family("errors", "What went wrong", COUNTER, errors),
     family("undecodable", "Reads of objects that do not fit their type", COUNTER, |it| {
         one(count(it.undecodable))
+    }),
+    family("skipped", "Objects of another kind, unreadable or not transformed", COUNTER, |it| {
+        one(count(it.report.skipped))
+    }),
+    family("user_panics", "Functions of the user that panicked", COUNTER, panics),
+    family("ended", "Is nothing followed any more although nothing stopped it", GAUGE, |it| {
+        one(f64::from(it.report.ended.is_some()))
     }),
     family("rewinds", "Times that the server went back", COUNTER, |it| {
         one(count(it.report.rewinds))
@@ -101,6 +113,9 @@ const FAMILIES: [Family; 14] = [
     }),
     family("handler_panics", "Calls of a handler that panicked", COUNTER, |it| {
         handlers(it, |it| count(it.panics))
+    }),
+    family("handler_filter_panics", "Calls of a handler's filter that panicked", COUNTER, |it| {
+        handlers(it, |it| count(it.filter_panics))
     }),
 ];
 
@@ -135,6 +150,8 @@ impl Collector for Metrics {
                 }
             }
         }
-        Ok(())
+        let (name, help) = ("masthead_informer_tasks_ended", "Tasks that ended unexpectedly");
+        let encoder = encoder.encode_descriptor(name, help, None, GAUGE)?;
+        ConstGauge::new(count(report.ended.len())).encode(encoder)
     }
 }

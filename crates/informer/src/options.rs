@@ -250,11 +250,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> InformerBuilder<K> {
     }
 
     fn plan(&self, wanted: Wanted) -> Plan {
-        let reading = Arc::new(Reading::default());
+        let reading = Arc::new(Reading::new(&wanted.resource));
         let resource = wanted.held_resource();
         let indexes = self.indexes.iter().map(|index| index.cached(&resource, &reading)).collect();
         let (projection, transform) = (self.projection.clone(), self.transform.clone());
-        let packer = Packer::new::<K>(resource, self.representation, projection, transform);
+        let reader = reading.another();
+        let packer = Packer::new::<K>(resource, self.representation, projection, transform, reader);
         let (history, demand, saved) = (self.history, self.demand, self.saved.clone());
         let settings = self.factory.reflector_settings();
         let (seed, on_error) = (self.factory.seed(), self.factory.error_callback());

@@ -6,8 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use futures_util::FutureExt;
 use masthead_cache::{Cache, Config, HistoryLimits, Index, Writer};
-use masthead_core::{Object, Resource, Time};
+use masthead_core::{Object, Panic, Resource, Time};
 use masthead_reflector::{Driver, Report, Settings, Source, Start};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -18,6 +19,8 @@ use crate::entry::Reading;
 use crate::representation::Packer;
 use crate::saved::{self, Saved};
 use crate::subscriber::Subscriber;
+use crate::tasks::Tasks;
+use crate::user_calls::UserFunction;
 use crate::{HandlerReport, Representation, ResourceReport};
 
 /// What makes two parts the same.
@@ -56,6 +59,7 @@ pub(crate) struct Part {
     run: Mutex<Run>,
     readers: Mutex<Vec<Arc<Subscriber>>>,
     saved: Option<PathBuf>,
+    pub(crate) tasks: Arc<Tasks>,
     /// Taken by the first start.
     on_error: Mutex<Option<OnError>>,
 }
@@ -64,11 +68,13 @@ pub(crate) struct Part {
 enum Run {
     Stopped(Writer),
     /// The writer comes back when the driver ends. Dropping the sender ends it.
-    Running(oneshot::Sender<()>, JoinHandle<Writer>),
+    Running(oneshot::Sender<()>, JoinHandle<Option<Writer>>),
     /// On the way from the second to the first; was it asked to start meanwhile?
     Stopping {
         again: bool,
     },
+    /// The driver ended unexpectedly, and the writer is lost.
+    Ended,
 }
 
 /// What a part is made of.
@@ -93,6 +99,7 @@ impl Part {
     pub(crate) fn new(
         plan: Plan,
         connector: &Arc<dyn Connector>,
+        tasks: &Arc<Tasks>,
     ) -> Result<Arc<Self>, masthead_upstream::SourceError> {
         let Plan { wanted, packer, history, mut indexes, settings, .. } = plan;
         let Plan { demand, saved, reading, seed, on_error, .. } = plan;
@@ -119,6 +126,7 @@ impl Part {
             run: Mutex::new(Run::Stopped(writer)),
             readers: Mutex::default(),
             saved,
+            tasks: tasks.clone(),
             on_error: Mutex::new(on_error),
         }))
     }
@@ -154,13 +162,26 @@ impl Part {
                 });
                 if let Some(on_error) = self.on_error.lock().take() {
                     let (part, report) = (Arc::downgrade(self), self.report());
-                    tokio::spawn(tell_errors(part, report, on_error));
+                    let name = format!("error callback of {}", self.resource());
+                    let telling = tell_errors(part, report, on_error).map(Some);
+                    self.tasks.spawn(name, telling, |_| ());
                 }
-                Run::Running(stop, tokio::spawn(driver))
+                Run::Running(stop, self.spawn_driver(driver))
             }
             Run::Stopping { .. } => Run::Stopping { again: true },
-            running @ Run::Running(..) => running,
+            as_it_was @ (Run::Running(..) | Run::Ended) => as_it_was,
         };
+    }
+
+    /// Spawns the driver. If it ends unexpectedly, the report says so.
+    fn spawn_driver(
+        &self,
+        driver: impl Future<Output = Writer> + Send + 'static,
+    ) -> JoinHandle<Option<Writer>> {
+        let (name, report) = (format!("reflector of {}", self.resource()), self.report.clone());
+        self.tasks.spawn(name, driver.map(Some), move |ended| {
+            report.send_modify(|report| report.ended = Some(ended.reason.clone()));
+        })
     }
 
     fn driver(&self, writer: Writer) -> Driver<Arc<dyn Source>> {
@@ -173,36 +194,35 @@ impl Part {
         let (source, memory) = (self.source.clone(), self.connector.memory());
         let settings = self.settings.clone();
         let driver = Driver::starting(source, writer, settings, memory, start, self.seed);
-        driver.with_report(self.report.clone())
+        driver.with_report(self.report.clone()).named(&self.resource().to_string())
     }
 
     /// Ends the reflector; the cache stays as it is.
     pub(crate) async fn stop(self: &Arc<Self>) {
         let Some((stop, driver)) = self.begin_stop() else { return };
         drop(stop);
-        let writer = match driver.await {
-            Ok(writer) => writer,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        // The end of a driver was logged when it came; a cancelled one ended with its runtime.
+        let Some(writer) = driver.await.ok().flatten() else {
+            *self.run.lock() = Run::Ended;
+            return;
         };
         let before = std::mem::replace(&mut *self.run.lock(), Run::Stopped(writer));
         let part = self.clone();
         // A large cache takes a while, and others are on this thread.
-        if tokio::task::spawn_blocking(move || part.save()).await.is_err() {
-            tracing::warn!(resource = %self.resource(), "cache was not saved: that panicked");
-        }
+        saving(tokio::task::spawn_blocking(move || part.save())).await;
         if matches!(before, Run::Stopping { again: true }) {
             self.start();
         }
     }
 
     /// What has to end, if it runs.
-    fn begin_stop(&self) -> Option<(oneshot::Sender<()>, JoinHandle<Writer>)> {
+    fn begin_stop(&self) -> Option<(oneshot::Sender<()>, JoinHandle<Option<Writer>>)> {
         let mut run = self.run.lock();
         match std::mem::replace(&mut *run, Run::Stopping { again: false }) {
             Run::Running(stop, driver) => Some((stop, driver)),
             Run::Stopping { .. } => None,
-            stopped @ Run::Stopped(_) => {
-                *run = stopped;
+            as_it_was @ (Run::Stopped(_) | Run::Ended) => {
+                *run = as_it_was;
                 None
             }
         }
@@ -236,7 +256,11 @@ impl Part {
     /// Writes the cache to where it is to be found by the next run.
     pub(crate) fn save(&self) {
         let Some(path) = &self.saved else { return };
-        if !self.cache.is_ready() || self.report.borrow().opaque {
+        let (opaque, ended) = {
+            let report = self.report.borrow();
+            (report.opaque, report.ended.is_some())
+        };
+        if !self.cache.is_ready() || opaque || ended {
             return;
         }
         let saved = Saved { wanted: &self.wanted, snapshot: self.cache.snapshot() };
@@ -246,16 +270,29 @@ impl Part {
     }
 }
 
+/// Waits until a cache is saved.
+pub(crate) async fn saving(task: JoinHandle<()>) {
+    if let Err(error) = task.await
+        && let Ok(payload) = error.try_into_panic()
+    {
+        tracing::error!(panic = %Panic::of_payload(payload), "cache was not saved");
+    }
+}
+
 /// Calls back when something new went wrong, for as long as there is the part.
 async fn tell_errors(part: Weak<Part>, mut report: watch::Receiver<Report>, on_error: OnError) {
-    let mut told = report.borrow_and_update().errors.total();
+    let errors = |report: &Report| (report.errors.total(), report.ended.is_some());
+    let mut told = errors(&report.borrow_and_update());
     loop {
-        told = match report.wait_for(|report| report.errors.total() != told).await {
-            Ok(now) => now.errors.total(),
+        told = match report.wait_for(|report| errors(report) != told).await {
+            Ok(now) => errors(&now),
             Err(_) => return,
         };
         let Some(part) = part.upgrade() else { return };
-        on_error(&ResourceReport::of(&part));
+        let report = ResourceReport::of(&part);
+        let call = || on_error(&report);
+        // A panic was logged and counted, and it is called again at the next error.
+        let _ = part.reading.calls().contain(UserFunction::ErrorCallback, None, call);
     }
 }
 

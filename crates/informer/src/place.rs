@@ -89,16 +89,16 @@ impl Place {
         }
     }
 
-    /// Gives up the state and keeps the names. What the reader does not see is not among them.
-    pub(crate) fn lose(&mut self, sees: impl Fn(&Object) -> bool) {
+    /// Gives up the state and keeps the names. What the reader did not see is not among them.
+    pub(crate) fn lose(&mut self, saw: impl Fn(&Object) -> bool) {
         match self {
             Self::At(_) if planted::on("lost_names_forgotten") => *self = Self::Lost(Names::new()),
             Self::At(snapshot) | Self::Again(snapshot, _) => {
-                *self = Self::Lost(names(snapshot.iter().filter(sees)));
+                *self = Self::Lost(names(snapshot.iter().filter(saw)));
             }
             // It goes on to where it was going, and has forgotten where from.
             Self::Between(Walk { told: told @ Told::State(_), .. }) => {
-                let known = told.after(None, sees);
+                let known = told.after(None).filter(|known| known.was_seen(&saw));
                 let names = known.map(|it| (it.key().clone(), it.uid().into())).collect();
                 *told = Told::Names(names);
             }
@@ -125,11 +125,17 @@ pub(crate) fn objects_after<'a>(
 }
 
 impl Walk {
-    /// The next steps, at most so many keys that differ; none when the walk is over.
-    pub(crate) fn steps(&mut self, max: usize, sees: impl Fn(&Object) -> bool) -> Vec<Step> {
+    /// The next steps, up to `max` keys that differ; none when the walk is over. The reader saw of the old state
+    /// what `saw` says, and sees of the new one what `sees` says.
+    pub(crate) fn steps(
+        &mut self,
+        max: usize,
+        saw: impl Fn(&Object) -> bool,
+        sees: impl Fn(&Object) -> bool,
+    ) -> Vec<Step> {
         let start = start(self.after.as_ref());
-        let mut new = objects_after(&self.now, start.as_deref()).filter(&sees).peekable();
-        let mut old = self.told.after(start.as_deref(), &sees).peekable();
+        let mut new = objects_after(&self.now, start.as_deref()).peekable();
+        let mut old = self.told.after(start.as_deref()).peekable();
         let mut steps = Vec::new();
         while steps.len() < max {
             let (told, now) = match (old.peek(), new.peek()) {
@@ -142,7 +148,15 @@ impl Walk {
                     std::cmp::Ordering::Greater => (None, new.next()),
                 },
             };
-            steps.extend(step(told, now));
+            // Most of what is there did not change: nothing else of it is looked at.
+            if let (Some(Known::State(old)), Some(new)) = (&told, &now)
+                && old.ptr_eq(new)
+            {
+                continue;
+            }
+            // The old state first: to look at the new one may change what is known of it.
+            let told = told.filter(|known| known.was_seen(&saw));
+            steps.extend(step(told, now.filter(&sees)));
         }
         drop((old, new));
         if let Some(last) = steps.last() {
@@ -178,6 +192,14 @@ impl Known<'_> {
         }
     }
 
+    /// Returns `true` if the reader heard of it. Only names that it heard of are kept.
+    fn was_seen(&self, saw: impl Fn(&Object) -> bool) -> bool {
+        match self {
+            Self::State(object) => saw(object),
+            Self::Name(..) => true,
+        }
+    }
+
     fn before(self) -> Before {
         match self {
             Self::State(object) => Before::Known(object),
@@ -187,12 +209,6 @@ impl Known<'_> {
 }
 
 fn step(told: Option<Known<'_>>, now: Option<Object>) -> Option<Step> {
-    // Most of what is there did not change: nothing else of it is looked at.
-    if let (Some(Known::State(old)), Some(new)) = (&told, &now)
-        && old.ptr_eq(new)
-    {
-        return None;
-    }
     if now.is_none() && planted::on("missed_delete_not_told") {
         return None;
     }
@@ -204,16 +220,9 @@ fn step(told: Option<Known<'_>>, now: Option<Object>) -> Option<Step> {
 }
 
 impl Told {
-    fn after<'a>(
-        &'a self,
-        start: Option<&'a str>,
-        sees: impl Fn(&Object) -> bool + 'a,
-    ) -> Box<dyn Iterator<Item = Known<'a>> + 'a> {
+    fn after<'a>(&'a self, start: Option<&'a str>) -> Box<dyn Iterator<Item = Known<'a>> + 'a> {
         match self {
-            Self::State(state) => {
-                let objects = objects_after(state, start).filter(move |object| sees(object));
-                Box::new(objects.map(Known::State))
-            }
+            Self::State(state) => Box::new(objects_after(state, start).map(Known::State)),
             Self::Names(names) => {
                 let behind = names
                     .iter()

@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::HandlerReport;
 use crate::part::Part;
 use crate::settings::Timeouts;
+use crate::tasks::TaskEnded;
+use crate::user_calls::UserPanics;
 
 /// How far everything is that a factory follows. Usable whether or not all of it has synced.
 #[derive(Clone, Default, Debug)]
@@ -19,6 +21,8 @@ use crate::settings::Timeouts;
 pub struct SyncReport {
     /// Each resource, and each namespace of it that is followed by itself.
     pub resources: Vec<ResourceReport>,
+    /// Tasks that ended although nothing told them to: see [`Factory::task_ended`](crate::Factory::task_ended).
+    pub ended: Vec<TaskEnded>,
 }
 
 /// How far one resource is.
@@ -41,6 +45,8 @@ pub struct ResourceReport {
     pub objects: usize,
     /// Objects that could not be read as their type.
     pub undecodable: u64,
+    /// Functions of the user that panicked.
+    pub panics: UserPanics,
     /// Those who listen.
     pub handlers: Vec<HandlerReport>,
 }
@@ -57,6 +63,7 @@ impl ResourceReport {
             memory: memory.total(),
             objects: memory.objects,
             undecodable: part.reading.failures(),
+            panics: part.reading.calls().panics(),
             handlers: part.readers(),
         }
     }
@@ -87,24 +94,29 @@ impl fmt::Display for ResourceReport {
 
 impl SyncReport {
     pub(crate) fn of(parts: &[Arc<Part>]) -> Self {
-        Self { resources: parts.iter().map(|part| ResourceReport::of(part)).collect() }
+        let resources = parts.iter().map(|part| ResourceReport::of(part)).collect();
+        // All parts that are waited for are of one factory.
+        let ended = parts.first().map(|part| part.tasks.ended()).unwrap_or_default();
+        Self { resources, ended }
     }
 
-    /// Has everything synced?
+    /// Returns `true` if everything has synced and is followed.
     pub fn is_complete(&self) -> bool {
-        self.resources.iter().all(ResourceReport::synced)
+        self.missing().next().is_none()
     }
 
-    /// What has not synced.
+    /// What has not synced, or is not followed any more.
     pub fn missing(&self) -> impl Iterator<Item = &ResourceReport> {
-        self.resources.iter().filter(|resource| !resource.synced())
+        let missing = |it: &&ResourceReport| !it.synced() || it.report.ended.is_some();
+        self.resources.iter().filter(missing)
     }
 }
 
 impl fmt::Display for SyncReport {
-    /// A line for each resource.
+    /// A line for each resource, and one for each task that ended unexpectedly.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.resources.iter().try_for_each(|resource| writeln!(f, "{resource}"))
+        self.resources.iter().try_for_each(|resource| writeln!(f, "{resource}"))?;
+        self.ended.iter().try_for_each(|ended| writeln!(f, "{ended}"))
     }
 }
 
@@ -117,6 +129,14 @@ pub enum SyncError {
     #[error("{what}")]
     Refused {
         /// The resource and the server's word.
+        what: String,
+        /// How far everything was.
+        report: SyncReport,
+    },
+    /// Nothing follows the resource any more, because of a bug. The program has to be started again.
+    #[error("{what}")]
+    Ended {
+        /// The resource and what happened.
         what: String,
         /// How far everything was.
         report: SyncReport,
@@ -137,7 +157,9 @@ impl SyncError {
     /// How far everything was.
     pub fn report(&self) -> &SyncReport {
         match self {
-            Self::Refused { report, .. } | Self::TimedOut { report, .. } => report,
+            Self::Refused { report, .. }
+            | Self::Ended { report, .. }
+            | Self::TimedOut { report, .. } => report,
         }
     }
 }
@@ -146,6 +168,7 @@ impl SyncError {
 enum Waited {
     Synced,
     Refused,
+    Ended,
     TimedOut(Duration),
 }
 
@@ -171,6 +194,7 @@ pub(crate) async fn wait(
         match waited {
             Waited::Synced => {}
             Waited::Refused => return Err(SyncError::Refused { what, report }),
+            Waited::Ended => return Err(SyncError::Ended { what, report }),
             Waited::TimedOut(after) => return Err(SyncError::TimedOut { what, after, report }),
         }
     }
@@ -179,8 +203,10 @@ pub(crate) async fn wait(
 
 async fn wait_for(part: &Part) -> Waited {
     let mut report = part.report();
-    let settled = report.wait_for(|report| report.synced || is_refused(report)).await;
-    match settled {
+    let is_settled =
+        |report: &Report| report.synced || report.ended.is_some() || is_refused(report);
+    match report.wait_for(is_settled).await {
+        Ok(report) if report.ended.is_some() => Waited::Ended,
         Ok(report) if report.synced => Waited::Synced,
         _ => Waited::Refused,
     }

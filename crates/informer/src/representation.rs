@@ -12,7 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::Projection;
+use crate::entry::Reading;
 use crate::exact;
+use crate::user_calls::UserFunction;
 
 /// How an informer holds its objects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -38,7 +40,8 @@ type Decode = fn(&str) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error>;
 pub struct Transform(Arc<Change>);
 
 impl Transform {
-    /// It must be a function of the object alone and keep what identifies it.
+    /// It must be a function of the object alone and keep what identifies it. An object for which it panics is
+    /// skipped: it is logged, and counted in the report (R13).
     pub fn new(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self(Arc::new(change))
     }
@@ -60,6 +63,7 @@ pub(crate) struct Packer {
     projection: Projection,
     transform: Option<Transform>,
     form: Form,
+    reading: Arc<Reading>,
 }
 
 enum Form {
@@ -89,19 +93,26 @@ impl Packer {
         representation: Representation,
         projection: Projection,
         transform: Option<Transform>,
+        reading: Arc<Reading>,
     ) -> Self {
         let form = match representation {
             Representation::Raw | Representation::Metadata => Form::Raw,
             Representation::Typed => Form::Typed(decode::<K>),
             Representation::Compact => Form::Compact(Box::default()),
         };
-        Self { resource, projection, transform, form }
+        Self { resource, projection, transform, form, reading }
     }
 
     /// What comes from the server: changed as the user wants it, then packed, unless `cache` has it
     /// already.
+    ///
+    /// Panics if the user's transform does, after that was logged and counted: the object is to be skipped.
     pub(crate) fn pack(&self, object: Object, cache: &Cache) -> Object {
-        let changed = self.changed(&object).and_then(|body| self.parse(body));
+        let (calls, key) = (self.reading.calls(), Some(object.key()));
+        let changed = calls.contain(UserFunction::Transform, key, || self.changed(&object));
+        let changed = changed.unwrap_or_else(|panic| panic.raise_again());
+        let parsed = changed.and_then(|body| self.parse(body));
+        let changed = parsed.filter(|changed| changed.key() == object.key());
         self.pack_changed(changed.unwrap_or(object), cache)
     }
 
@@ -125,7 +136,10 @@ impl Packer {
             Form::Raw => None,
             Form::Typed(decode) => {
                 let bytes = object.body().len() * TYPED_FACTOR;
-                Some(object.held_as(decode(object.body_text()).ok()?, bytes, digest))
+                let (calls, key) = (self.reading.calls(), Some(object.key()));
+                let decoded =
+                    calls.contain(UserFunction::Decode, key, || decode(object.body_text()));
+                Some(object.held_as(decoded.ok()?.ok()?, bytes, digest))
             }
             Form::Compact(compactor) => compactor.hold(object),
         }
@@ -176,7 +190,8 @@ mod tests {
 
     fn packer(representation: Representation) -> Packer {
         let projection = Projection::dropping(["metadata.managedFields"]);
-        Packer::new::<Value>(Resource::pods(), representation, projection, None)
+        let reading = Arc::new(Reading::new(&Resource::pods()));
+        Packer::new::<Value>(Resource::pods(), representation, projection, None, reading)
     }
 
     fn pack(packer: &Packer, object: Object) -> Object {
@@ -221,11 +236,16 @@ mod tests {
 
     #[test]
     fn r16_a_transform_that_breaks_an_object_is_not_believed() {
-        let transform = Transform::new(|value| value["metadata"] = Value::Null);
-        let (resource, raw) = (Resource::pods(), Representation::Raw);
-        let packer = Packer::new::<Value>(resource, raw, Projection::default(), Some(transform));
-        assert_eq!(pack(&packer, pod(1)).body(), pod(1).body());
+        let breaks = Transform::new(|value| value["metadata"] = Value::Null);
+        let renames = Transform::new(|value| value["metadata"]["name"] = "other".into());
+        for transform in [breaks, renames] {
+            let (resource, raw) = (Resource::pods(), Representation::Raw);
+            let (everything, reading) = (Projection::default(), Arc::new(Reading::new(&resource)));
+            let packer = Packer::new::<Value>(resource, raw, everything, Some(transform), reading);
+            assert_eq!(pack(&packer, pod(1)).body(), pod(1).body());
+        }
     }
+
     #[test]
     fn what_the_cache_has_is_not_packed_again_and_other_content_of_the_same_version_is() {
         for representation in [Representation::Typed, Representation::Compact] {

@@ -1,8 +1,8 @@
 //! What is known of a reader from outside.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use masthead_cache::Lag;
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::filter::FilterPanics;
 use crate::place::Place;
 
 /// The outside of a [`Subscription`](crate::Subscription): how far it is, and its places.
@@ -21,6 +22,9 @@ pub(crate) struct Subscriber {
     /// Handed out.
     events: AtomicU64,
     panics: AtomicU64,
+    filter_panics: Arc<FilterPanics>,
+    /// Why its task ended unexpectedly.
+    ended: OnceLock<Arc<str>>,
     /// Read and not yet handed out.
     queued: AtomicUsize,
     /// The last time at which there was nothing left.
@@ -34,7 +38,7 @@ pub(crate) struct Subscriber {
 struct Held {
     lag: Lag,
     place: Arc<Mutex<Place>>,
-    sees: Box<dyn Fn(&Object) -> bool + Send + Sync>,
+    saw: Box<dyn Fn(&Object) -> bool + Send + Sync>,
 }
 
 /// How a handler or stream gets on.
@@ -57,6 +61,10 @@ pub struct HandlerReport {
     pub stalls: u64,
     /// Calls that ended in a panic (R21).
     pub panics: u64,
+    /// Calls of its filter that ended in a panic. The object was delivered.
+    pub filter_panics: u64,
+    /// Why it is called no more, although nothing removed it.
+    pub ended: Option<Arc<str>>,
 }
 
 impl Subscriber {
@@ -67,6 +75,8 @@ impl Subscriber {
             synced: watch::Sender::new(false),
             events: AtomicU64::new(0),
             panics: AtomicU64::new(0),
+            filter_panics: Arc::new(FilterPanics::new(name)),
+            ended: OnceLock::new(),
             queued: AtomicUsize::new(0),
             caught_up: Mutex::new(Instant::now()),
             stalled: AtomicBool::new(false),
@@ -78,9 +88,9 @@ impl Subscriber {
         &self,
         lag: Lag,
         place: Arc<Mutex<Place>>,
-        sees: Box<dyn Fn(&Object) -> bool + Send + Sync>,
+        saw: Box<dyn Fn(&Object) -> bool + Send + Sync>,
     ) {
-        self.readers.lock().push(Held { lag, place, sees });
+        self.readers.lock().push(Held { lag, place, saw });
     }
 
     pub(crate) fn set_synced(&self) {
@@ -106,6 +116,20 @@ impl Subscriber {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn filter_panics(&self) -> &Arc<FilterPanics> {
+        &self.filter_panics
+    }
+
+    /// Its task ended although nothing removed it.
+    pub(crate) fn set_ended(&self, reason: Arc<str>) {
+        // A task ends once.
+        let _ = self.ended.set(reason);
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The oldest state that is kept for it.
     pub(crate) fn keeps(&self) -> Option<Revision> {
         self.readers.lock().iter().filter_map(|held| held.place.lock().keeps()).min()
@@ -114,7 +138,7 @@ impl Subscriber {
     /// Gives up what is kept for it.
     pub(crate) fn lose_place(&self) {
         for held in &*self.readers.lock() {
-            held.place.lock().lose(&held.sees);
+            held.place.lock().lose(&held.saw);
         }
         self.stalled.store(true, Ordering::Relaxed);
         self.stalls.fetch_add(1, Ordering::Relaxed);
@@ -134,6 +158,8 @@ impl Subscriber {
             stalled: self.stalled.load(Ordering::Relaxed),
             stalls: self.stalls.load(Ordering::Relaxed),
             panics: self.panics.load(Ordering::Relaxed),
+            filter_panics: self.filter_panics.count(),
+            ended: self.ended.get().cloned(),
         }
     }
 }

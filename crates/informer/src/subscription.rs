@@ -15,14 +15,12 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::entry::Reading;
+use crate::filter::{Filter, Sees};
 use crate::limits::{BATCH_EVENTS, HOUSEKEEPING, RESYNC_MIN};
 use crate::part::Part;
 use crate::place::{Before, Place, Step, objects_after};
 use crate::subscriber::Subscriber;
 use crate::{DeleteCause, Entry, Event, LastState};
-
-/// Does a reader see an object?
-pub(crate) type Sees<K> = Arc<dyn Fn(&Entry<K>) -> bool + Send + Sync>;
 
 /// The events of an informer, each key's in order: see [`Event`].
 ///
@@ -45,7 +43,7 @@ struct Reader<K> {
     cursor: Cursor,
     batch: Batch,
     place: Arc<Mutex<Place>>,
-    filter: Option<Sees<K>>,
+    filter: Arc<Filter<K>>,
     selective: bool,
     initial: bool,
 }
@@ -66,11 +64,17 @@ impl<K> Subscription<K> {
             let cursor = part.cache.subscribe(interest.clone(), From::State, Gaps::Bridge);
             let cursor = cursor.expect("the state can be read from at any time");
             let place = Arc::new(Mutex::new(Place::default()));
-            let sees = sees(interest.clone(), filter.cloned(), part.clone());
-            subscriber.add_place(cursor.lag(), place.clone(), Box::new(sees));
+            let reading = part.reading.another();
+            let filter = Arc::new(Filter {
+                function: filter.cloned(),
+                resource: part.resource().clone(),
+                reading: reading.clone(),
+                panics: subscriber.filter_panics().clone(),
+            });
+            let saw = saw(interest.clone(), filter.clone());
+            subscriber.add_place(cursor.lag(), place.clone(), Box::new(saw));
             part.add_reader(&subscriber);
-            let (part, reading) = (part.clone(), part.reading.another());
-            let (filter, batch) = (filter.cloned(), Batch::default());
+            let (part, batch) = (part.clone(), Batch::default());
             Reader { part, reading, cursor, batch, place, filter, selective, initial: true }
         };
         let readers = parts.iter().map(reader).collect();
@@ -138,15 +142,11 @@ impl<K> fmt::Debug for Subscription<K> {
     }
 }
 
-fn sees<K: 'static>(
+fn saw<K: 'static>(
     interest: Interest,
-    filter: Option<Sees<K>>,
-    part: Arc<Part>,
+    filter: Arc<Filter<K>>,
 ) -> impl Fn(&Object) -> bool + Send + Sync {
-    move |object| {
-        let chosen = |filter: &Sees<K>| filter(&Entry::new(object.clone(), &part.reading));
-        interest.matches(object) && filter.as_ref().is_none_or(chosen)
-    }
+    move |object| interest.matches(object) && filter.chose(object)
 }
 
 impl<K> Reader<K> {
@@ -175,12 +175,14 @@ impl<K> Reader<K> {
         Entry::new(object, &self.reading)
     }
 
-    fn chooses(&self, object: &Object) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter(&self.entry(object.clone())))
+    /// Returns `true` if the reader is to hear of a new state of an object.
+    fn sees(&self, object: &Object) -> bool {
+        self.cursor.interest().matches(object) && self.filter.chooses(object)
     }
 
-    fn sees(&self, object: &Object) -> bool {
-        self.cursor.interest().matches(object) && self.chooses(object)
+    /// Returns `true` if the reader heard of a state of an object that it has passed.
+    fn saw(&self, object: &Object) -> bool {
+        self.cursor.interest().matches(object) && self.filter.chose(object)
     }
 
     fn missed(&mut self) {
@@ -199,7 +201,8 @@ impl<K> Reader<K> {
         let mut place = shared.lock();
         match &mut *place {
             Place::Between(walk) => {
-                let steps = walk.steps(BATCH_EVENTS, |object| self.sees(object));
+                let (saw, sees) = (|object: &_| self.saw(object), |object: &_| self.sees(object));
+                let steps = walk.steps(BATCH_EVENTS, saw, sees);
                 if steps.is_empty() {
                     *place = Place::At(walk.end());
                 }
@@ -211,7 +214,7 @@ impl<K> Reader<K> {
             Place::Again(snapshot, after) => {
                 let start = after.as_ref().map(|key| format!("{key}\0"));
                 let objects = objects_after(snapshot, start.as_deref());
-                let seen = objects.filter(|object| self.sees(object)).take(BATCH_EVENTS);
+                let seen = objects.filter(|object| self.saw(object)).take(BATCH_EVENTS);
                 let events: Vec<_> = seen.map(|object| self.resync(object)).collect();
                 match events.last() {
                     Some(last) => *after = Some(last.key().clone()),
@@ -262,9 +265,10 @@ impl<K> Reader<K> {
 
     fn tell_one(&self, event: masthead_cache::Event, queue: &mut VecDeque<Event<K>>) {
         let masthead_cache::Event { kind, object, old, initial, cause, .. } = event;
-        let chosen = |old: &Object| self.chooses(old) || planted::on("filter_sees_only_the_new");
+        let chosen =
+            |old: &Object| self.filter.chose(old) || planted::on("filter_sees_only_the_new");
         let was = kind != EventType::Added && old.as_ref().is_some_and(chosen);
-        let is = kind != EventType::Deleted && self.chooses(&object);
+        let is = kind != EventType::Deleted && self.filter.chooses(&object);
         let replaced = was && is && old.as_ref().is_some_and(|old| old.uid() != object.uid());
         let replaced = replaced && !planted::on("replaced_told_as_update");
         match (was, is) {

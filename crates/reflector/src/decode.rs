@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use masthead_core::{
-    Bookmark, EventType, ListPage, Object, Resource, SplitError, Status, WatchLine,
+    Bookmark, EventType, ListPage, Object, Resource, SplitError, Status, WatchLine, contain,
 };
-use tracing::debug;
+use tracing::{debug, error};
 
 use crate::{Failure, Page, WatchItem};
 
@@ -16,7 +16,8 @@ type Transform = Arc<dyn Fn(Object) -> Object + Send + Sync>;
 /// Reads the answers of a server for one resource.
 ///
 /// The transform runs exactly once for each object, here, and whatever it returns is the object from
-/// then on (R16). It must keep the key.
+/// then on (R16). It must keep the key. An object whose transform panics, or changes the key, is skipped and
+/// logged (R13). If it was deleted, its last state is skipped.
 ///
 /// ```
 /// use masthead_core::Resource;
@@ -102,47 +103,68 @@ impl Decoder {
         let quote = rest.iter().take("MODIFIED\"".len()).position(|&byte| byte == b'"')?;
         let (event, rest) = rest.split_at(quote);
         let object = rest.strip_prefix(b"\",\"object\":")?.trim_ascii_end().strip_suffix(b"}")?;
-        let made = match event {
-            b"ADDED" => WatchItem::Added,
-            b"MODIFIED" => WatchItem::Modified,
-            b"DELETED" => WatchItem::Deleted,
+        let event = match event {
+            b"ADDED" => EventType::Added,
+            b"MODIFIED" => EventType::Modified,
+            b"DELETED" => EventType::Deleted,
             _ => return None,
         };
-        self.object(object).map(made)
+        Some(self.change(event, self.parsed(object)?))
     }
 
     fn any_line(&self, line: &[u8]) -> Result<WatchItem, SplitError> {
         let WatchLine { event, object } = WatchLine::split(line)?;
         let object = &line[object];
-        let made = match event {
+        match event {
             EventType::Bookmark => {
                 let Bookmark { resource_version, initial_events_end } = Bookmark::parse(object)?;
-                return Ok(WatchItem::Bookmark { resource_version, initial_events_end });
+                Ok(WatchItem::Bookmark { resource_version, initial_events_end })
             }
             // What ends the stream ends it, readable or not.
-            EventType::Error => return Ok(WatchItem::Error(Status::of_response(500, object))),
-            EventType::Added => self.object(object).map(WatchItem::Added),
-            EventType::Modified => self.object(object).map(WatchItem::Modified),
-            EventType::Deleted => self.object(object).map(WatchItem::Deleted),
-        };
-        Ok(made.unwrap_or(WatchItem::Skipped))
+            EventType::Error => Ok(WatchItem::Error(Status::of_response(500, object))),
+            _ => {
+                let object = self.parsed(object);
+                Ok(object.map_or(WatchItem::Skipped, |object| self.change(event, object)))
+            }
+        }
+    }
+
+    /// The change that an event with this object stands for.
+    fn change(&self, event: EventType, object: Object) -> WatchItem {
+        if event == EventType::Deleted {
+            // It is gone whatever became of its last state.
+            let changed = self.transformed(object.clone());
+            return changed.map_or(WatchItem::DeletedUnread(object), WatchItem::Deleted);
+        }
+        let made = if event == EventType::Added { WatchItem::Added } else { WatchItem::Modified };
+        self.transformed(object).map_or(WatchItem::Skipped, made)
+    }
+
+    /// An object as it is to be held; none if it is skipped (R13).
+    fn object(&self, text: &[u8]) -> Option<Object> {
+        self.transformed(self.parsed(text)?)
     }
 
     /// An object of its own, so that it does not keep the answer's buffer alive; none if it is not of
     /// this resource.
-    fn object(&self, text: &[u8]) -> Option<Object> {
-        let object = match Object::from_list_item(&self.resource, text) {
-            Ok(object) => object,
-            Err(error) => {
-                debug!(resource = %self.resource, %error, "object skipped");
-                return None;
-            }
-        };
+    fn parsed(&self, text: &[u8]) -> Option<Object> {
+        let object = Object::from_list_item(&self.resource, text);
+        let skipped = |error: &_| debug!(resource = %self.resource, %error, "object skipped");
+        object.inspect_err(skipped).ok()
+    }
+
+    /// What the transform makes of an object; none if it panics or changes the key.
+    fn transformed(&self, object: Object) -> Option<Object> {
         let Some(transform) = &self.transform else { return Some(object) };
         let key = object.key().clone();
-        let changed = transform(object);
-        assert!(*changed.key() == key, "a transform must keep the key");
-        Some(changed)
+        let resource = &self.resource;
+        match contain(|| transform(object)) {
+            Ok(changed) if *changed.key() == key => return Some(changed),
+            Ok(_) => error!(%resource, %key, "transform changed the key: object skipped"),
+            Err(panic) if panic.is_reported() => {}
+            Err(panic) => error!(%resource, %key, %panic, "transform panicked: object skipped"),
+        }
+        None
     }
 }
 

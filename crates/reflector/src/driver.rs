@@ -1,15 +1,16 @@
 //! Runs a machine on a source into a cache.
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use masthead_cache::{Cache, Writer};
-use masthead_core::{Mutation, Time};
+use masthead_core::{Mutation, Panic, Time, contain};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tracing::error;
 
 use crate::limits::BATCH_EVENTS_MAX;
 use crate::source::{BoxFuture, Events};
@@ -38,6 +39,7 @@ pub struct Driver<S> {
     began: Instant,
     request: Request,
     report: watch::Sender<Report>,
+    name: String,
 }
 
 /// What is under way.
@@ -90,7 +92,14 @@ impl<S: Source> Driver<S> {
         let report = watch::Sender::new(machine.report(Time(0)));
         let cache = writer.cache();
         let (request, began) = (Request::None, Instant::now());
-        Self { machine, source, writer, cache, began, request, report }
+        let name = String::new();
+        Self { machine, source, writer, cache, began, request, report, name }
+    }
+
+    /// What logs call it.
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
     }
 
     /// Follows how far it is. The last report stays readable when the driver is gone.
@@ -158,17 +167,20 @@ impl<S: Source> Driver<S> {
             match output {
                 Output::List { id, request } => {
                     let meter = Meter::default();
-                    let list = self.source.list(request, meter.clone());
+                    let list = contain(|| self.source.list(request, meter.clone()));
+                    let list = list.unwrap_or_else(|panic| Box::pin(ready(Err(panicked(&panic)))));
                     self.request = Request::List(id, meter, list);
                 }
                 Output::Watch { id, request } => {
                     let meter = Meter::default();
-                    let watch = self.source.watch(request, meter.clone());
+                    let watch = contain(|| self.source.watch(request, meter.clone()));
+                    let watch =
+                        watch.unwrap_or_else(|panic| Box::pin(ready(Err(panicked(&panic)))));
                     self.request = Request::Opening(id, meter, watch);
                 }
                 Output::Cancel { id } => {
                     if self.request.id() == Some(id) {
-                        self.request = Request::None;
+                        self.end_request();
                     }
                 }
                 Output::Apply(batch) => self.apply(batch, now),
@@ -210,7 +222,7 @@ impl<S: Source> Driver<S> {
         match happened {
             Happened::Bytes(id, bytes) => self.machine.handle_bytes(id, bytes, now),
             Happened::Page(id, mut page) => {
-                self.request = Request::None;
+                self.end_request();
                 share_unchanged(&self.cache.snapshot(), &mut page.objects);
                 self.machine.handle_page(id, page, now);
             }
@@ -219,20 +231,39 @@ impl<S: Source> Driver<S> {
                 self.machine.handle_watch_open(id, now);
             }
             Happened::Events(id, mut items, ended) => {
+                if let Some(failure) = &ended {
+                    self.note_panic(failure);
+                }
                 self.share(&mut items);
                 if !items.is_empty() {
                     self.machine.handle_events(id, items, now);
                 }
                 if let Some(failure) = ended {
-                    self.request = Request::None;
+                    self.end_request();
                     self.machine.handle_failure(id, &failure, now);
                 }
             }
             Happened::Failed(id, failure) => {
-                self.request = Request::None;
+                self.note_panic(&failure);
+                self.end_request();
                 self.machine.handle_failure(id, &failure, now);
             }
             Happened::Timeout => self.machine.handle_timeout(now),
+        }
+    }
+
+    /// The destructor of a request is code of the user, too.
+    fn end_request(&mut self) {
+        let request = std::mem::replace(&mut self.request, Request::None);
+        if let Err(panic) = contain(|| drop(request)) {
+            self.note_panic(&panicked(&panic));
+        }
+    }
+
+    /// A source is code of the user: its panic is the end of a request, which is tried again.
+    fn note_panic(&self, failure: &Failure) {
+        if let Failure::Panicked(panic) = failure {
+            error!(resource = self.name, panic, "source panicked: the request is tried again");
         }
     }
 
@@ -279,14 +310,14 @@ impl Request {
         let (id, meter, happened) = match self {
             Self::None => return Poll::Pending,
             Self::List(id, meter, list) => {
-                let page = list.as_mut().poll(cx).map(|page| match page {
+                let page = poll_contained(list, cx).map(|page| match page {
                     Ok(page) => Happened::Page(*id, page),
                     Err(failure) => Happened::Failed(*id, failure),
                 });
                 (*id, meter, page)
             }
             Self::Opening(id, meter, watch) => {
-                let opened = watch.as_mut().poll(cx).map(|opened| match opened {
+                let opened = poll_contained(watch, cx).map(|opened| match opened {
                     Ok(events) => Happened::Opened(*id, meter.clone(), events),
                     Err(failure) => Happened::Failed(*id, failure),
                 });
@@ -304,6 +335,18 @@ impl Request {
     }
 }
 
+fn panicked(panic: &Panic) -> Failure {
+    Failure::Panicked(panic.to_string())
+}
+
+fn poll_contained<T>(
+    request: &mut BoxFuture<Result<T, Failure>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, Failure>> {
+    let polled = contain(|| request.as_mut().poll(cx));
+    polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&panic))))
+}
+
 /// Everything that is ready, as one batch, and what ended the stream if it did.
 fn poll_batch(
     events: &mut Events,
@@ -311,7 +354,8 @@ fn poll_batch(
 ) -> Poll<(Vec<WatchItem>, Option<Failure>)> {
     let mut batch = Vec::new();
     let ended = loop {
-        match events.as_mut().poll_next(cx) {
+        let polled = contain(|| events.as_mut().poll_next(cx));
+        match polled.unwrap_or_else(|panic| Poll::Ready(Some(Err(panicked(&panic))))) {
             Poll::Ready(Some(Ok(items))) if batch.is_empty() => batch = items,
             Poll::Ready(Some(Ok(items))) => batch.extend(items),
             Poll::Ready(Some(Err(failure))) => break Some(failure),

@@ -60,6 +60,9 @@ pub enum Failure {
         /// The limit.
         limit: usize,
     },
+    /// The source panicked.
+    #[error("the source panicked: {0}")]
+    Panicked(String),
     /// A list that is older than what has been seen (R10).
     #[error("list is at {list}, {seen} was seen before")]
     Older {
@@ -114,6 +117,8 @@ pub enum Class {
     Unordered,
     /// A list that is larger than a list may be.
     TooLarge,
+    /// The code that asks the server panicked.
+    Panicked,
 }
 
 /// What to do next. Where "again" continues from is the state's business: the same page of a list,
@@ -157,6 +162,7 @@ impl Failure {
             Self::Older { .. } | Self::Loop { .. } => Class::RvLoop,
             Self::Unordered { .. } => Class::Unordered,
             Self::TooLarge { .. } => Class::TooLarge,
+            Self::Panicked(_) => Class::Panicked,
         }
     }
 
@@ -164,9 +170,11 @@ impl Failure {
     pub fn recovery(&self) -> Recovery {
         match self {
             Self::Status(status) => recovery_of(status),
-            Self::Refused(_) | Self::Tls(_) | Self::Older { .. } | Self::Loop { .. } => {
-                Recovery::Backoff { at_least: None }
-            }
+            Self::Refused(_)
+            | Self::Tls(_)
+            | Self::Older { .. }
+            | Self::Loop { .. }
+            | Self::Panicked(_) => Recovery::Backoff { at_least: None },
             // The same page again would be as wrong.
             Self::Unordered { .. } | Self::TooLarge { .. } => Recovery::Reconsider,
             Self::TimedOut { .. }
@@ -211,7 +219,7 @@ fn recovery_of(status: &Status) -> Recovery {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
@@ -228,6 +236,7 @@ impl Class {
         Self::RvLoop,
         Self::Unordered,
         Self::TooLarge,
+        Self::Panicked,
     ];
 
     /// Did it take too long?
@@ -260,6 +269,7 @@ impl Class {
             Self::RvLoop => "RV loop",
             Self::Unordered => "unordered",
             Self::TooLarge => "too large",
+            Self::Panicked => "panicked",
         }
     }
 
@@ -299,6 +309,9 @@ impl Class {
                 "The list is larger than allowed, or never ends: narrow it by namespace or selector, \
                  hold objects compact, or raise the limit for lists."
             }
+            Self::Panicked => {
+                "Look at this program's log and report the bug: its own code failed, not the server."
+            }
         }
     }
 }
@@ -334,6 +347,7 @@ mod tests {
         assert_eq!(judged(of(504)), (Class::TimedOutSilent, LATER));
         assert_eq!(judged(of(422)), (Class::Rejected, Recovery::Reconsider));
         assert_eq!(judged(Failure::Ended), (Class::Broken, Recovery::Resume));
+        assert_eq!(judged(Failure::Panicked("no".into())), (Class::Panicked, LATER));
         let silent = Failure::TimedOut { progress: false };
         assert_eq!(judged(silent), (Class::TimedOutSilent, Recovery::Resume));
         let cut = Failure::Decode("end of text".into());

@@ -141,12 +141,14 @@ pub struct Report {
     pub rewound: Option<Rewound>,
     /// How often it did.
     pub rewinds: u32,
-    /// Objects of another kind or unreadable (R13).
+    /// Objects of another kind or unreadable, or whose transform panicked (R13).
     pub skipped: u64,
     /// Events that were not newer than what was known.
     pub stale: u64,
     /// Answers to requests that were over.
     pub late: u64,
+    /// Why nothing follows the source any more, although nothing stopped it. The cache stays as it is.
+    pub ended: Option<Arc<str>>,
 }
 
 impl Report {
@@ -158,6 +160,9 @@ impl Report {
 
     /// What a person can do about the last error; none if all is well.
     pub fn advice(&self) -> Option<&'static str> {
+        if self.ended.is_some() {
+            return Some("Restart the program and report the bug: its own code failed.");
+        }
         let troubled = !self.synced || self.next_try.is_some();
         self.last_error.as_ref().filter(|_| troubled).map(|error| error.class.advice())
     }
@@ -170,6 +175,9 @@ impl fmt::Display for Report {
         if let Some(error) = &self.last_error {
             write!(f, ", last error {}: {}", error.class, error.text)?;
         }
-        if self.opaque { f.write_str(", order of versions unknown") } else { Ok(()) }
+        if self.opaque {
+            f.write_str(", order of versions unknown")?;
+        }
+        if let Some(ended) = &self.ended { write!(f, ", ended: {ended}") } else { Ok(()) }
     }
 }

@@ -119,7 +119,7 @@ pub struct Page {
     pub continue_token: String,
     /// How many more there are, if the server told.
     pub remaining: Option<u64>,
-    /// Items that are of another kind or cannot be read (R13).
+    /// Items that are of another kind or cannot be read, or whose transform panicked (R13).
     pub skipped: usize,
 }
 
@@ -132,6 +132,9 @@ pub enum WatchItem {
     Modified(Object),
     /// The object left, and this is its last state with the revision at which it left.
     Deleted(Object),
+    /// The object left, and its last state cannot be held: only its key and its revision count. It is also
+    /// counted as skipped (R13).
+    DeletedUnread(Object),
     /// Nothing up to here has not been sent.
     Bookmark {
         /// As it stands there.
@@ -141,7 +144,7 @@ pub enum WatchItem {
     },
     /// The server ends the stream.
     Error(Status),
-    /// An event whose object is of another kind or cannot be read (R13).
+    /// An event whose object is of another kind or cannot be read, or whose transform panicked (R13).
     Skipped,
 }
 
@@ -149,7 +152,10 @@ impl WatchItem {
     /// The object that the event is about, if it is about one.
     pub(crate) fn object(&self) -> Option<&Object> {
         match self {
-            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
+            Self::Added(object)
+            | Self::Modified(object)
+            | Self::Deleted(object)
+            | Self::DeletedUnread(object) => Some(object),
             Self::Bookmark { .. } | Self::Error(_) | Self::Skipped => None,
         }
     }

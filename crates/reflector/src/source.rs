@@ -20,7 +20,7 @@ pub type Events = Pin<Box<dyn Stream<Item = Result<Vec<WatchItem>, Failure>> + S
 ///
 /// Dropping a future or a stream cancels the request. Implementations report every byte that
 /// arrives to the meter, since the deadline is on progress and not on the whole (R4), and have no
-/// opinion of their own about retries.
+/// opinion of their own about retries. One that panics fails the request, which is logged and tried again.
 pub trait Source: Send + Sync {
     /// One page of a list.
     fn list(&self, request: ListRequest, meter: Meter) -> BoxFuture<Result<Page, Failure>>;

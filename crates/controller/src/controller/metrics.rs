@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use masthead_informer::TaskEnded;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::watch;
 
+use super::panics::{ControllerPanics, UserFunction};
 use super::worker::Outcome;
 use crate::queue::Histogram;
 
@@ -32,6 +35,8 @@ impl ControllerMetrics {
 pub(crate) struct Counts {
     workers: usize,
     counted: Mutex<Counted>,
+    /// What ended unexpectedly, and how.
+    ended: watch::Sender<Option<TaskEnded>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,13 +51,14 @@ pub(crate) struct Counted {
     pub(crate) fenced: u64,
     /// Keys whose own writes did not come back in time.
     pub(crate) parked_too_long: u64,
+    pub(crate) user_panics: ControllerPanics,
     active: usize,
     time: Histogram,
 }
 
 impl Counts {
     pub(super) fn new(workers: usize) -> Self {
-        Self { workers, counted: Mutex::default() }
+        Self { workers, counted: Mutex::default(), ended: watch::Sender::default() }
     }
 
     pub(super) fn begin(&self) {
@@ -76,6 +82,28 @@ impl Counts {
 
     pub(super) fn parked_too_long(&self) {
         self.counted.lock().parked_too_long += 1;
+    }
+
+    pub(super) fn panicked(&self, function: UserFunction) {
+        self.counted.lock().user_panics.add(function);
+    }
+
+    /// The controller ended because one of its tasks did. The first one counts.
+    pub(super) fn set_ended(&self, ended: TaskEnded) {
+        self.ended.send_modify(|first| {
+            first.get_or_insert(ended);
+        });
+    }
+
+    pub(super) fn ended(&self) -> Option<TaskEnded> {
+        self.ended.borrow().clone()
+    }
+
+    /// Waits for an unexpected end.
+    pub(super) async fn wait_for_end(&self) -> TaskEnded {
+        let mut ended = self.ended.subscribe();
+        let ended = ended.wait_for(Option::is_some).await.expect("the sender is held with `self`");
+        ended.clone().expect("it was waited for")
     }
 
     pub(crate) fn counted(&self) -> Counted {
@@ -109,11 +137,14 @@ const COUNTERS: [(&str, &str, Of); 4] = [
     }),
 ];
 
-type GaugeOf = fn(usize, &Counted) -> usize;
+type GaugeOf = fn(&Counts, &Counted) -> usize;
 
-const GAUGES: [(&str, &str, GaugeOf); 2] = [
-    ("controller_runtime_max_concurrent_reconciles", "Workers", |workers, _| workers),
+const GAUGES: [(&str, &str, GaugeOf); 3] = [
+    ("controller_runtime_max_concurrent_reconciles", "Workers", |it, _| it.workers),
     ("controller_runtime_active_workers", "Workers that reconcile", |_, it| it.active),
+    ("controller_runtime_ended", "Whether a task of the controller ended unexpectedly", |it, _| {
+        usize::from(it.ended.borrow().is_some())
+    }),
 ];
 
 #[expect(clippy::cast_precision_loss, reason = "figures on a dashboard")]
@@ -124,10 +155,8 @@ fn count(value: usize) -> ConstGauge<f64> {
 impl Collector for ControllerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all: Vec<_> = self.0.lock().clone();
-        let all: Vec<_> = all
-            .iter()
-            .map(|(name, it)| ([("controller", &**name)], it.workers, it.counted()))
-            .collect();
+        let all: Vec<_> =
+            all.iter().map(|(name, it)| ([("controller", &**name)], it, it.counted())).collect();
         let (name, help) = ("controller_runtime_reconcile", "Reconciles by their result");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for ([controller], _, counted) in &all {
@@ -143,6 +172,15 @@ impl Collector for ControllerMetrics {
             }
         }
         let (name, help) =
+            ("controller_runtime_user_panics", "Functions of the user that panicked");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for ([controller], _, counted) in &all {
+            for (function, count) in counted.user_panics.iter() {
+                let labels = [*controller, ("function", function)];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let (name, help) =
             ("controller_runtime_reconcile_time_seconds", "How long reconciles took");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (labels, _, Counted { time, .. }) in &all {
@@ -152,8 +190,8 @@ impl Collector for ControllerMetrics {
         }
         for (name, help, of) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (labels, workers, counted) in &all {
-                count(of(*workers, counted)).encode(family.encode_family(labels)?)?;
+            for (labels, counts, counted) in &all {
+                count(of(counts, counted)).encode(family.encode_family(labels)?)?;
             }
         }
         Ok(())

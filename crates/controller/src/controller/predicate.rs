@@ -11,7 +11,8 @@ type Judge<K> = dyn Fn(&Entry<K>, &Entry<K>) -> bool + Send + Sync;
 
 /// Says of an update whether it matters: from what it was to what it is. What comes, goes or is looked at
 /// once more always does, and so does an update from something unknown. Of objects that are held decoded only
-/// the head is known here: their generations and annotations count as changed.
+/// the head is known here: their generations and annotations count as changed. An update for which it panics
+/// matters, and the panic is logged and counted.
 pub struct Predicate<K>(Arc<Judge<K>>);
 
 #[derive(Deserialize, Default)]

@@ -1,20 +1,20 @@
 //! Those who reconcile.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use masthead_core::{ObjectKey, Revision};
+use masthead_core::{ObjectKey, Panic, Revision, contain_future, planted};
 use masthead_informer::Informer;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument, error, info, info_span, warn};
+use tracing::{Instrument, info, info_span, warn};
 
 use super::metrics::Counts;
+use super::panics::{UserCalls, UserFunction};
 use super::quarantine::Quarantine;
 use super::reconcile::{Reads, Write, Writes, caught_up};
 use super::{Action, Context, ReconcileError};
@@ -35,6 +35,17 @@ pub(super) enum Outcome {
     Fenced,
 }
 
+impl Outcome {
+    fn of(result: Result<Action, ReconcileError>) -> Self {
+        match result {
+            Ok(Action::Done) => Self::Done,
+            Ok(Action::RequeueAfter(delay)) => Self::After(delay),
+            Err(ReconcileError::Retry(error)) => Self::Failed(error.to_string()),
+            Err(ReconcileError::Terminal(error)) => Self::Terminal(error.to_string()),
+        }
+    }
+}
+
 /// What the workers of a controller share.
 pub(super) struct Shared<K, R> {
     pub(super) name: String,
@@ -44,6 +55,7 @@ pub(super) struct Shared<K, R> {
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) counts: Arc<Counts>,
+    pub(super) calls: UserCalls,
     pub(super) timeout: Duration,
     pub(super) leadership: Leadership,
 }
@@ -65,6 +77,7 @@ where
                 work = self.next(done.take()) => work,
             };
             let Some(work) = work else { return };
+            assert!(!planted::on("worker_panics"), "as planted");
             let writes = Writes::default();
             {
                 let mut attempt = pin!(self.attempt(&work, &writes));
@@ -148,9 +161,11 @@ where
     }
 
     async fn outcome(&self, context: Context<K>) -> Outcome {
-        let term = context.term;
-        // Also what panics before there is a future.
-        let call = AssertUnwindSafe(async { (self.reconcile)(context).await }).catch_unwind();
+        let (term, key) = (context.term, context.key.clone());
+        // All that is code of the user: what makes the future, the future, its destructor, the text of its error.
+        let call = async { Outcome::of((self.reconcile)(context).await) };
+        let report = |panic: &Panic| self.calls.report(UserFunction::Reconcile, Some(&key), panic);
+        let call = contain_future(call, report);
         let outcome = tokio::select! {
             biased;
             () = self.leadership.end_of(term) => return Outcome::Fenced,
@@ -158,11 +173,11 @@ where
         };
         match outcome {
             Err(_) => Outcome::TimedOut,
-            Ok(Err(_)) => Outcome::Panicked,
-            Ok(Ok(Ok(Action::Done))) => Outcome::Done,
-            Ok(Ok(Ok(Action::RequeueAfter(delay)))) => Outcome::After(delay),
-            Ok(Ok(Err(ReconcileError::Retry(error)))) => Outcome::Failed(error.to_string()),
-            Ok(Ok(Err(ReconcileError::Terminal(error)))) => Outcome::Terminal(error.to_string()),
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => {
+                report(&panic);
+                Outcome::Panicked
+            }
         }
     }
 
@@ -171,7 +186,7 @@ where
         let key = work.key();
         match &outcome {
             Outcome::Failed(error) => warn!(error, "failed: will be tried again"),
-            Outcome::Panicked => error!("panicked: will be tried again"),
+            Outcome::Panicked => warn!("panicked: will be tried again"),
             Outcome::TimedOut => warn!(after = ?self.timeout, "timed out: will be tried again"),
             Outcome::Terminal(error) => warn!(error, "failed: quarantined until it changes"),
             Outcome::Fenced => info!("cancelled: no longer the leader"),

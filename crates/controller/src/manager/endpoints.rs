@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
@@ -11,24 +10,35 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use masthead_core::{Panic, contain, planted};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tracing::{error, warn};
 
-use crate::limits::ENDPOINT_CONNECTIONS_MAX;
+use super::Readiness;
+use crate::limits::{ACCEPT_RETRY, ENDPOINT_CONNECTIONS_MAX};
 
 /// Answers until it is dropped.
-pub(super) async fn serve(listener: TcpListener, registry: Registry, ready: Arc<AtomicBool>) {
+pub(super) async fn serve(listener: TcpListener, registry: Registry, readiness: Arc<Readiness>) {
     let registry = Arc::new(registry);
     let room = Arc::new(Semaphore::new(ENDPOINT_CONNECTIONS_MAX));
     let mut connections = tokio::task::JoinSet::new();
     while let Ok(place) = room.clone().acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let (registry, ready) = (registry.clone(), ready.clone());
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "a connection for health or metrics cannot be accepted");
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let (registry, readiness) = (registry.clone(), readiness.clone());
         connections.spawn(async move {
             let answer = service_fn(|request: Request<Incoming>| {
-                let answer = answer(request.uri().path(), &registry, &ready);
+                let answer = answered(request.uri().path(), &registry, &readiness);
                 async { Ok::<_, Infallible>(answer) }
             });
             // Whoever asks for health and goes away is not worth a line in the log.
@@ -39,18 +49,37 @@ pub(super) async fn serve(listener: TcpListener, registry: Registry, ready: Arc<
                 .await;
             drop(place);
         });
-        while connections.try_join_next().is_some() {}
+        if planted::on("endpoints_return") {
+            return;
+        }
+        while let Some(joined) = connections.try_join_next() {
+            if let Some(payload) = joined.err().and_then(|error| error.try_into_panic().ok()) {
+                error!(panic = %Panic::of_payload(payload), "a connection's task panicked");
+            }
+        }
     }
+}
+
+/// The answer, also if what collects it panics: the next request is answered all the same.
+fn answered(path: &str, registry: &Registry, readiness: &Readiness) -> Response<Full<Bytes>> {
+    contain(|| answer(path, registry, readiness)).unwrap_or_else(|panic| {
+        error!(path, %panic, "an answer panicked");
+        let mut response = Response::new(Full::from("a bug: see the log"));
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    })
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-fn answer(path: &str, registry: &Registry, ready: &AtomicBool) -> Response<Full<Bytes>> {
+fn answer(path: &str, registry: &Registry, readiness: &Readiness) -> Response<Full<Bytes>> {
     let (code, text) = match path {
         "/healthz" => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" if ready.load(Ordering::Relaxed) => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "the caches have not synced".to_owned()),
+        "/readyz" => match readiness.reason() {
+            None => (StatusCode::OK, "ok".to_owned()),
+            Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
+        },
         "/metrics" => {
             let mut text = String::new();
             match encode(&mut text, registry) {

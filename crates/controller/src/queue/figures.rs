@@ -54,6 +54,8 @@ pub struct Figures {
     pub refused: u64,
     /// Keys whose failures were forgotten to make room.
     pub forgotten: u64,
+    /// Calls of its limiter and of its function of classes that panicked.
+    pub panics: u64,
     /// From add to get.
     pub queue_duration: Histogram,
     /// From get to done.

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use masthead_core::planted;
+use masthead_core::{contain, planted};
 
 use super::figures::{Figures, Histogram};
 use super::list::{Entries, List, Place, Request, Slot};
+use super::settings::QueueFunction;
 use super::turns::Turns;
-use super::{Add, Key, Moment, Priority, Refused, Settings, Snapshot, Trigger};
+use super::{
+    Add, Exponential, Key, Limiter, Moment, Priority, Refused, Settings, Snapshot, Trigger,
+};
 
 /// Decides what is worked on next.
 ///
@@ -68,6 +71,7 @@ struct Counted {
     retries: u64,
     refused: u64,
     forgotten: u64,
+    panics: u64,
     queue_duration: Histogram,
     work_duration: Histogram,
 }
@@ -170,7 +174,13 @@ impl<K: Key> Machine<K> {
         let entry = &mut self.entries[slot];
         let began = if entry.place == Place::Working { entry.started } else { now };
         if began >= entry.retry_at || planted::on("early_attempts_count") {
-            let delay = self.settings.limiter.delay(entry.key(), entry.failures, now);
+            let (key, failures) = (entry.key(), entry.failures);
+            let limiter = &mut self.settings.limiter;
+            let delay = contain(|| limiter.delay(key, failures, now)).unwrap_or_else(|panic| {
+                self.counted.panics += 1;
+                (self.settings.on_panic)(QueueFunction::Limiter, key, &panic);
+                Exponential::default().delay(key, failures, now)
+            });
             entry.failures = entry.failures.saturating_add(1);
             entry.retry_at = now + delay;
             self.counted.retries += 1;
@@ -310,7 +320,7 @@ impl<K: Key> Machine<K> {
     /// The figures.
     pub fn figures(&self, now: Moment) -> Figures {
         let running = || self.working.iter(&self.entries).map(|it| now.since(it.started));
-        let Counted { adds, retries, refused, forgotten, queue_duration, work_duration } =
+        let Counted { adds, retries, refused, forgotten, panics, queue_duration, work_duration } =
             self.counted;
         Figures {
             depth: self.len(),
@@ -320,6 +330,7 @@ impl<K: Key> Machine<K> {
             retries,
             refused,
             forgotten,
+            panics,
             queue_duration,
             work_duration,
             unfinished_work: running().map(|it| it.as_secs_f64()).sum(),
@@ -397,7 +408,13 @@ impl<K: Key> Machine<K> {
 
     fn line_up(&mut self, slot: Slot) {
         let key = self.entries[slot].key();
-        let class = self.settings.class.as_ref().map_or(0, |class| class(key));
+        let class = self.settings.class.as_ref().map_or(0, |class| {
+            contain(|| class(key)).unwrap_or_else(|panic| {
+                self.counted.panics += 1;
+                (self.settings.on_panic)(QueueFunction::Class, key, &panic);
+                0
+            })
+        });
         self.turns.push(&mut self.entries, slot, class);
     }
 

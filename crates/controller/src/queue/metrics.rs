@@ -55,7 +55,7 @@ fn count(value: usize) -> f64 {
 
 use Figure::{Counter, Gauge};
 
-const FAMILIES: [(&str, &str, Figure); 11] = [
+const FAMILIES: [(&str, &str, Figure); 12] = [
     ("depth", "Keys that wait", Gauge(|it| count(it.depth))),
     ("delayed", "Keys that are delayed", Gauge(|it| count(it.delayed))),
     ("working", "Keys that are worked on", Gauge(|it| count(it.working))),
@@ -63,6 +63,11 @@ const FAMILIES: [(&str, &str, Figure); 11] = [
     ("retries", "Failures that were counted", Counter(|it| it.retries)),
     ("refused", "Adds that found the queue full or shut down", Counter(|it| it.refused)),
     ("forgotten", "Keys whose failures were forgotten to make room", Counter(|it| it.forgotten)),
+    (
+        "panics",
+        "Calls of a limiter or a function of classes that panicked",
+        Counter(|it| it.panics),
+    ),
     ("queue_duration_seconds", "From add to get", Figure::Histogram(|it| it.queue_duration)),
     ("work_duration_seconds", "From get to done", Figure::Histogram(|it| it.work_duration)),
     (

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::RandomState;
-use masthead_core::ObjectKey;
+use masthead_core::{ObjectKey, Panic};
 
 use super::{Limiter, MaxOf};
 use crate::limits::{AGING_TURNS, AGING_TURNS_MIN, QUEUE_KEYS_MAX};
@@ -74,18 +74,33 @@ pub enum Refused {
 
 pub(super) type Class<K> = Box<dyn Fn(&K) -> u64 + Send>;
 
+/// A function of the user that a queue calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueFunction {
+    /// Says how long a key that failed waits.
+    Limiter,
+    /// Says to which class a key belongs.
+    Class,
+}
+
+/// Is called with the panic of a function, and the key that the function was called for. It must not use the
+/// queue, whose lock is held.
+pub(super) type OnPanic<K> = Box<dyn Fn(QueueFunction, &K, &Panic) + Send>;
+
 /// How a queue behaves.
 pub struct Settings<K> {
     pub(super) capacity: usize,
     pub(super) aging: u32,
     pub(super) limiter: Box<dyn Limiter<K>>,
     pub(super) class: Option<Class<K>>,
+    pub(super) on_panic: OnPanic<K>,
 }
 
 impl<K: 'static> Default for Settings<K> {
     fn default() -> Self {
         let limiter = Box::new(MaxOf::default());
-        Self { capacity: QUEUE_KEYS_MAX, aging: AGING_TURNS, limiter, class: None }
+        let on_panic = Box::new(|function, _: &K, panic: &Panic| log_panic(function, panic));
+        Self { capacity: QUEUE_KEYS_MAX, aging: AGING_TURNS, limiter, class: None, on_panic }
     }
 }
 
@@ -106,14 +121,16 @@ impl<K> Settings<K> {
         self
     }
 
-    /// How long keys that fail wait.
+    /// How long keys that fail wait. If it panics, that is logged and counted, and the key waits as [`Exponential`](super::Exponential)
+    /// says by default.
     #[must_use]
     pub fn limiter(mut self, limiter: impl Limiter<K>) -> Self {
         self.limiter = Box::new(limiter);
         self
     }
 
-    /// Fair shares: within a priority the classes of keys take turns, however many keys each of them has.
+    /// Fair shares: within a priority the classes of keys take turns, however many keys each of them has. A key for
+    /// which the function panics is in one class with all such keys, and that is logged and counted.
     #[must_use]
     pub fn fair_by<C: Hash>(mut self, class: impl Fn(&K) -> C + Send + 'static) -> Self {
         let hasher = RandomState::default();
@@ -121,6 +138,26 @@ impl<K> Settings<K> {
         self
     }
 }
+
+#[cfg(not(shuttle))]
+impl<K> Settings<K> {
+    /// Who is called with the panic of a function, instead of the log.
+    pub(crate) fn on_panic(
+        mut self,
+        report: impl Fn(QueueFunction, &K, &Panic) + Send + 'static,
+    ) -> Self {
+        self.on_panic = Box::new(report);
+        self
+    }
+}
+
+#[cfg(not(shuttle))]
+fn log_panic(function: QueueFunction, panic: &Panic) {
+    tracing::error!(?function, %panic, "function of a queue panicked");
+}
+
+#[cfg(shuttle)]
+fn log_panic(_: QueueFunction, _: &Panic) {}
 
 impl Settings<ObjectKey> {
     /// Fair shares for namespaces.

@@ -4,6 +4,8 @@
 mod electing;
 mod helping;
 mod limits;
+mod logs;
+mod panics;
 mod running;
 mod spans;
 mod world;

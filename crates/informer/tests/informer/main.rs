@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says so")]
 
 mod handlers;
+mod logs;
+mod panics;
 #[cfg(planted)]
 mod planted;
 mod random;

@@ -9,7 +9,9 @@ use crate::random::live;
 /// Seeds within which a bug has to be noticed.
 const SEEDS: u64 = 1_000;
 
-const BUGS: [&str; 9] = [
+const BUGS: [&str; 11] = [
+    "filter_panic_hides_the_object",
+    "filter_panic_not_remembered",
     "filter_sees_only_the_new",
     "handler_synced_early",
     "lost_names_forgotten",

@@ -1,9 +1,10 @@
 //! Random lives of a factory, its handlers and its listers: judged by the checker, and each handler by
 //! what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use masthead_cache::HistoryLimits;
@@ -163,6 +164,25 @@ struct Listener {
     told: Arc<Mutex<Told>>,
     handle: Arc<HandlerHandle>,
     expects: fn(&Entry<Thing>) -> bool,
+    doubts: Doubts,
+}
+
+/// Revisions of keys for which a filter panicked: they may be seen, too.
+type Doubts = Arc<Mutex<BTreeSet<(String, u64)>>>;
+
+/// A filter that panics at each of so many calls, whatever it is asked, and writes down for what.
+fn doubting(every: u64) -> (HandlerOptions<Thing>, Doubts) {
+    let (doubts, calls) = (Doubts::default(), AtomicU64::new(0));
+    let notes = doubts.clone();
+    let filter = move |entry: &Entry<Thing>| {
+        if calls.fetch_add(1, Ordering::Relaxed) % every == every - 1 {
+            notes.lock().insert((entry.key().to_string(), entry.revision().0));
+            // A panic that is not printed.
+            std::panic::resume_unwind(Box::new("as it was told to"));
+        }
+        is_even(entry)
+    };
+    (HandlerOptions::default().filter(filter), doubts)
 }
 
 fn listen(
@@ -208,7 +228,7 @@ fn listen(
             told.wrong.push(wrong);
         }
     });
-    Listener { name, told, handle, expects }
+    Listener { name, told, handle, expects, doubts: Doubts::default() }
 }
 
 fn record(hid: &str, event: &Event<Thing>, t: u64) -> history::Handler {
@@ -299,7 +319,10 @@ fn crowd(life: &Life, informer: &Informer<Thing>, dice: &mut Dice) -> Vec<Listen
     let resync = all().resync(Duration::from_millis(500 + dice.below(3000)));
     let (slow, panics) = (Temper::Slow(1 + dice.below(1500)), Temper::Panics(1 + dice.below(5)));
     let short = Temper::Slow(200);
+    let (doubting, doubts) = doubting(1 + dice.below(5));
+    let doubting = listen(life, informer, "doubts", doubting, short, is_even, false);
     vec![
+        Listener { doubts, ..doubting },
         listen(life, informer, "quick", all(), Temper::Quick, anything, true),
         listen(life, informer, "slow", all(), slow, anything, false),
         listen(life, informer, "panics", all(), panics, anything, true),
@@ -373,15 +396,20 @@ fn judge(life: &Life, informer: &Informer<Thing>, listeners: &[Listener]) -> Res
     if let Some(what) = life.world.listed_without_reason() {
         let _ = writeln!(wrong, "I7: {what}");
     }
-    for Listener { name, told, handle, expects } in listeners {
-        let told = told.lock();
+    for Listener { name, told, handle, expects, doubts } in listeners {
+        let (told, doubts) = (told.lock(), doubts.lock());
         for what in told.wrong.iter().take(3) {
             let _ = writeln!(wrong, "I3: {name}: {what}");
         }
         let expected: BTreeMap<_, _> = informer
             .lister()
             .iter()
-            .filter(expects)
+            .filter(|it| {
+                expects(it)
+                    || told.keys.contains_key(it.key().as_str()) && {
+                        doubts.contains(&(it.key().to_string(), it.revision().0))
+                    }
+            })
             .map(|it| (it.key().to_string(), (it.revision().0, it.uid().to_owned())))
             .collect();
         if told.keys != expected {

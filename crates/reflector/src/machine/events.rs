@@ -40,6 +40,7 @@ impl Reflector {
                 self.fail(&Failure::Status(status), now);
             }
             item => {
+                self.report.skipped += u64::from(matches!(item, WatchItem::DeletedUnread(_)));
                 self.silent_watches = 0;
                 match &mut self.state {
                     State::Streaming { pending, consistent, staged, bytes, .. } => {
@@ -117,12 +118,8 @@ impl Reflector {
         match item {
             WatchItem::Added(object) => self.put(object, true),
             WatchItem::Modified(object) => self.put(object, false),
-            WatchItem::Deleted(object) => {
-                let Some(revision) = self.marks.event(&object, false) else { return self.stale() };
-                let (key, last) = (object.key().clone(), Some(object));
-                self.batch.push(Mutation::Delete { revision, key, last });
-                true
-            }
+            WatchItem::Deleted(object) => self.delete(&object, Some(object.clone())),
+            WatchItem::DeletedUnread(object) => self.delete(&object, None),
             WatchItem::Bookmark { resource_version, .. } => {
                 self.bookmarks = true;
                 let Some(revision) = self.marks.bookmark(&resource_version) else { return false };
@@ -136,6 +133,12 @@ impl Reflector {
     fn put(&mut self, object: Object, added: bool) -> bool {
         let Some(revision) = self.marks.event(&object, added) else { return self.stale() };
         self.batch.push(Mutation::Put { revision, object });
+        true
+    }
+
+    fn delete(&mut self, object: &Object, last: Option<Object>) -> bool {
+        let Some(revision) = self.marks.event(object, false) else { return self.stale() };
+        self.batch.push(Mutation::Delete { revision, key: object.key().clone(), last });
         true
     }
 
@@ -234,7 +237,9 @@ fn stage(
             staged.insert(object.key().clone(), object)
         }
         WatchItem::Deleted(_) if planted::on("initial_delete_ignored") => None,
-        WatchItem::Deleted(object) => staged.remove(object.key()),
+        WatchItem::Deleted(object) | WatchItem::DeletedUnread(object) => {
+            staged.remove(object.key())
+        }
         WatchItem::Bookmark { resource_version, initial_events_end: true } => {
             return Some(resource_version);
         }

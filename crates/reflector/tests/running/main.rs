@@ -9,6 +9,7 @@ use masthead_core::{Object, Resource, Scope};
 
 mod driver;
 mod mux;
+mod panics;
 mod store;
 
 /// Runs a test on a clock that jumps ahead whenever everybody waits.

@@ -302,6 +302,7 @@ pub(crate) fn short(items: &[WatchItem]) -> String {
         WatchItem::Added(it) => format!("+{it:?}"),
         WatchItem::Modified(it) => format!("~{it:?}"),
         WatchItem::Deleted(it) => format!("-{it:?}"),
+        WatchItem::DeletedUnread(it) => format!("-{}?", it.key()),
         WatchItem::Bookmark { resource_version, initial_events_end: false } => {
             format!("@{resource_version}")
         }
