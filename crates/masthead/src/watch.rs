@@ -117,7 +117,11 @@ async fn watch(arguments: &WatchArguments) -> anyhow::Result<()> {
     first_sync(&informer, namespace.as_deref(), &mut troubles).await?;
     let events = informer.events(&HandlerOptions::default().named("watch"))?;
     let printer = Printer::new(&resource, arguments, namespace.is_none());
-    match print(events, printer, arguments.watch_only, &informer, &mut troubles).await {
+    let done = tokio::select! {
+        done = print(events, printer, arguments.watch_only, &informer, &mut troubles) => done,
+        ended = factory.task_ended() => return Err(ended.into()),
+    };
+    match done {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done.context("the output cannot be written"),
     }
@@ -169,6 +173,7 @@ async fn first_sync(
             synced = informer.wait_for_sync() => match synced {
                 Ok(_) => break,
                 Err(SyncError::Refused { .. }) => return Err(refused(informer, namespace)),
+                Err(error @ SyncError::Ended { .. }) => return Err(error.into()),
                 Err(_) => {}
             },
             told = troubles.news(informer) => troubles::tell(&told),

@@ -85,6 +85,7 @@ impl Outcome<'_> {
 
     fn status(&self, it: &ResourceReport) -> String {
         match refused(it) {
+            _ if it.report.ended.is_some() => "failed".to_owned(),
             _ if it.synced() => "synced".to_owned(),
             Some(class) => class.to_string(),
             None if self.interrupted => it.report.phase.to_string(),
@@ -97,6 +98,9 @@ impl Outcome<'_> {
         let after = took(self.took);
         let (verb, phase) =
             (if self.interrupted { "interrupted" } else { "given up" }, it.report.phase);
+        if let Some(ended) = &it.report.ended {
+            return (ended.to_string(), it.advice().unwrap_or_default().to_owned());
+        }
         match &it.report.last_error {
             Some(error) if refused(it).is_some() => (
                 error.text.to_string(),
