@@ -10,7 +10,7 @@ use fjall::{
 };
 use masthead_core::{ObjectKey, Revision};
 
-use super::directory::{Directory, OpenError};
+use super::directory::{Directory, OpenError, make_private_directory};
 use crate::ledger::Slot;
 use crate::limits::{BASE_BLOCK_CACHE_BYTES, BASE_JOURNAL_BYTES_MAX, BASE_MEMTABLE_BYTES_MAX};
 use crate::{ResourceName, StoreError, Value};
@@ -37,6 +37,9 @@ const SEPARATED_BYTES_MIN: u32 = 1024;
 
 impl Base {
     pub(crate) fn open(directory: &Directory) -> Result<(Self, Mark), OpenError> {
+        let io = |source| OpenError::Io { dir: directory.path().to_owned(), source };
+        // The tree makes its files for all to read. Nobody else gets to them through this.
+        make_private_directory(&directory.base()).map_err(io)?;
         let refuse = |error: fjall::Error| refusal(directory, error);
         let database = Database::builder(directory.base())
             .cache_size(BASE_BLOCK_CACHE_BYTES)

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use masthead_core::Revision;
 use parking_lot::Mutex;
 
-use super::directory::sync;
+use super::directory::{private, sync};
 use crate::limits::READ_BUFFER_BYTES;
 
 thread_local! {
@@ -52,7 +52,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn open(path: &Path, first: Revision) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let file = private().read(true).append(true).create(true).open(path)?;
         Ok(Self { first, path: path.to_owned(), file })
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use masthead_core::Revision;
 
-use super::directory::{Directory, OpenError, sync};
+use super::directory::{Directory, OpenError, make_private_directory, sync};
 use super::log::{Segment, Segments, first_revision};
 use super::record::{self, HEAD_BYTES_MAX, HEAD_BYTES_USUAL, Head};
 use super::window::{Line, Window};
@@ -24,7 +24,7 @@ use super::window::{Line, Window};
 pub(crate) fn recover(directory: &Directory, window: &mut Window) -> Result<Segments, OpenError> {
     let io = |source| OpenError::Io { dir: directory.path().to_owned(), source };
     let dir = directory.log();
-    fs::create_dir_all(&dir).map_err(io)?;
+    make_private_directory(&dir).map_err(io)?;
     sync(directory.path()).and_then(|()| sync(&dir)).map_err(io)?;
     let files = segments(&dir).map_err(io)?;
     let mut reader = Reader { directory, window };
