@@ -25,6 +25,12 @@
 //! The log's last file may end in a group that nobody was told of; what is whole of it counts, the
 //! rest is cut off. A fold is atomic in the base and names its revision; until it is on disk, the
 //! log's files stay. So base and log always fit together.
+//!
+//! # A full disk
+//!
+//! When there is no room for a group, the log is cut back to its last answered end, all that was decided on top
+//! of it is refused, and so is everything else until there is room. After a failed sync nothing is known of what
+//! the disk has: the store is read-only until a restart.
 
 use std::future::ready;
 use std::io;
@@ -46,6 +52,7 @@ mod base;
 mod committer;
 mod decider;
 mod directory;
+mod failure;
 mod handover;
 mod keeper;
 mod log;
@@ -53,6 +60,7 @@ mod queue;
 mod readers;
 mod record;
 mod recover;
+mod room;
 mod settings;
 mod shared;
 mod window;
@@ -67,7 +75,7 @@ use directory::Directory;
 pub use directory::OpenError;
 use handover::Handover;
 use keeper::{Bell, Keeper};
-use log::{LogWriter, MakeMedia};
+use log::{Disk, LogWriter, RealDisk};
 use queue::Queue;
 use readers::Readers;
 pub use settings::{Clock, Settings};
@@ -89,7 +97,7 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in a directory, or makes one there if it is empty or absent.
     pub fn open(dir: impl AsRef<Path>, settings: Settings) -> Result<Self, OpenError> {
-        Self::open_with(dir.as_ref(), settings, Arc::new(|file| Box::new(file)))
+        Self::open_with(dir.as_ref(), settings, Arc::new(RealDisk))
     }
 
     /// Groups that were synced since it was opened: writes divided by this are what one sync covers.
@@ -97,15 +105,17 @@ impl EmbeddedStore {
         self.shared.groups.load(Ordering::Relaxed)
     }
 
-    fn open_with(dir: &Path, settings: Settings, media: MakeMedia) -> Result<Self, OpenError> {
+    fn open_with(dir: &Path, settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { dir: dir.to_owned(), source };
         let directory = Directory::claim(dir)?;
+        room::clean(dir).map_err(io)?;
         let (base, mark) = Base::open(&directory)?;
         let mut window = Window::new(mark.revision, mark.history);
         let segments = Arc::new(recover::recover(&directory, &mut window)?);
-        let log = LogWriter::new(segments.clone(), media, settings.segment_bytes).map_err(io)?;
-        let shared = Arc::new(Shared::new(directory, base, window, segments, settings));
-        Self::start(shared, log).map_err(io)
+        let log = LogWriter::new(segments.clone(), disk.clone(), settings.segment_bytes);
+        let log = log.map_err(io)?;
+        let shared = Shared::new(directory, base, window, segments, settings, disk);
+        Self::start(Arc::new(shared), log).map_err(io)
     }
 
     fn start(shared: Arc<Shared>, log: LogWriter) -> io::Result<Self> {
@@ -119,6 +129,7 @@ impl EmbeddedStore {
             handover,
             log,
             keeper: keeper.clone(),
+            refused: None,
         };
         let folding = Keeper { shared: shared.clone(), queue: queue.clone(), bell: keeper.clone() };
         // From here on a failure drops the store, which ends what has been started.

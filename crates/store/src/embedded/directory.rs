@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::failure::WriteError;
+
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -65,6 +67,8 @@ const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 /// The format while it is written.
 const FORMAT_NEW: &str = "FORMAT.new";
+/// What a file is called while it is written, behind its own name.
+const NEW: &str = ".new";
 /// Only the owner of a store may enter its directories: what is in them may be secret.
 const DIRECTORY_MODE: u32 = 0o700;
 /// Only the owner of a store may read its files.
@@ -154,6 +158,19 @@ pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE_MODE);
     options
+}
+
+/// Puts a file of the store there, or another one in its place, whole and durable. After a crash the file is
+/// the new one or what it was before.
+pub(crate) fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+    let new = dir.join(format!("{name}{NEW}"));
+    let mut options = private();
+    let opened = options.write(true).create(true).truncate(true).open(&new);
+    let mut file = opened.map_err(WriteError::before_sync)?;
+    file.write_all(content).map_err(WriteError::before_sync)?;
+    file.sync_all().map_err(WriteError::Broken)?;
+    fs::rename(new, dir.join(name)).map_err(WriteError::before_sync)?;
+    sync(dir).map_err(WriteError::Broken)
 }
 
 /// Makes a directory, and those above it, durable. The mode is that of the last one.
@@ -248,12 +265,8 @@ fn write_format(dir: &Path) -> io::Result<()> {
     if dir.join(FORMAT).exists() {
         return Ok(());
     }
-    let path = dir.join(FORMAT_NEW);
-    let mut file = private().write(true).create(true).truncate(true).open(&path)?;
-    writeln!(file, "{FORMAT_NAME} {FORMAT_VERSION}")?;
-    file.sync_all()?;
-    fs::rename(path, dir.join(FORMAT))?;
-    sync(dir)
+    let text = format!("{FORMAT_NAME} {FORMAT_VERSION}\n");
+    replace(dir, FORMAT, text.as_bytes()).map_err(WriteError::into_source)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The log on disk: segments of records.
 //!
-//! **Invariant:** only the last segment is written to, and only at its end.
+//! **Invariant:** only the last segment is written to, and only at its end. What is taken back from there was
+//! never answered.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ use masthead_core::Revision;
 use parking_lot::Mutex;
 
 use super::directory::{private, sync};
+use super::failure::WriteError;
+use super::room;
 use crate::limits::READ_BUFFER_BYTES;
 
 thread_local! {
@@ -21,13 +24,16 @@ thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a segment is written through. Tests put one there that fails.
+/// What a segment is written through.
 pub(crate) trait Media: Send {
     /// Writes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns when everything is on disk that was written.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Takes back what was written from a position on, and returns when that is on disk.
+    fn cut(&mut self, end: u64) -> io::Result<()>;
 }
 
 impl Media for File {
@@ -38,10 +44,30 @@ impl Media for File {
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
     }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.set_len(end)?;
+        self.sync_all()
+    }
 }
 
-/// Makes the media of a new segment.
-pub(crate) type MakeMedia = Arc<dyn Fn(File) -> Box<dyn Media> + Send + Sync>;
+/// The disk that a store is on. Tests put one there that fails.
+pub(crate) trait Disk: Send + Sync {
+    /// What a new segment is written through.
+    fn media(&self, file: File) -> Box<dyn Media> {
+        Box::new(file)
+    }
+
+    /// Finds out whether there is room by writing to a store's directory.
+    fn probe(&self, dir: &Path) -> Result<(), WriteError> {
+        room::probe(dir)
+    }
+}
+
+/// The disk as it is.
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {}
 
 /// One file of the log. Its name is its first revision.
 pub(crate) struct Segment {
@@ -105,10 +131,11 @@ impl Segments {
         Self { dir, files: Mutex::new(files) }
     }
 
-    /// A new last one.
-    fn begin(&self, first: Revision) -> io::Result<Arc<Segment>> {
-        let segment = Arc::new(Segment::open(&self.dir.join(file_name(first)), first)?);
-        sync(&self.dir)?;
+    /// A new last file, which is durable.
+    fn begin(&self, first: Revision) -> Result<Arc<Segment>, WriteError> {
+        let segment = Segment::open(&self.dir.join(file_name(first)), first);
+        let segment = Arc::new(segment.map_err(WriteError::before_sync)?);
+        sync(&self.dir).map_err(WriteError::Broken)?;
         self.files.lock().push_back(segment.clone());
         Ok(segment)
     }
@@ -142,7 +169,7 @@ pub(crate) fn first_revision(file_name: &str) -> Option<Revision> {
 /// The writing end of the log.
 pub(crate) struct LogWriter {
     segments: Arc<Segments>,
-    make: MakeMedia,
+    disk: Arc<dyn Disk>,
     segment_bytes: u64,
     active: Option<Active>,
 }
@@ -157,42 +184,61 @@ impl LogWriter {
     /// Goes on behind the last record.
     pub(crate) fn new(
         segments: Arc<Segments>,
-        make: MakeMedia,
+        disk: Arc<dyn Disk>,
         segment_bytes: u64,
     ) -> io::Result<Self> {
         let active = match segments.last() {
-            Some(segment) => Some(Active::new(segment, &make)?),
+            Some(segment) => Some(Active::new(segment, &*disk)?),
             None => None,
         };
-        Ok(Self { segments, make, segment_bytes, active })
+        Ok(Self { segments, disk, segment_bytes, active })
     }
 
-    /// Writes records, the first of which has this revision, and returns when they are on disk: the
-    /// segment they are in, and where. After an error nothing may be written any more.
+    /// Writes records, the first of which has this revision, and returns when they are on disk: the segment they
+    /// are in, and where. If there is no room, the log is what it was before.
     pub(crate) fn append<'a>(
         &mut self,
         first: Revision,
         records: impl Iterator<Item = &'a [u8]>,
-    ) -> io::Result<(Arc<Segment>, u64)> {
-        if self.active.as_ref().is_none_or(|active| active.end >= self.segment_bytes) {
+    ) -> Result<(Arc<Segment>, u64), WriteError> {
+        let is_full = |active: &Active| active.end > 0 && active.end >= self.segment_bytes;
+        if self.active.as_ref().is_none_or(is_full) {
             let segment = self.segments.begin(first)?;
-            self.active = Some(Active::new(segment, &self.make)?);
+            let active = Active::new(segment, &*self.disk);
+            self.active = Some(active.map_err(WriteError::before_sync)?);
         }
         let active = self.active.as_mut().expect("there is an active segment now");
         let at = active.end;
-        for records in records {
-            active.media.append(records)?;
-            active.end += records.len() as u64;
+        let written = active.write(records);
+        match written {
+            Ok(()) => Ok((active.segment.clone(), at)),
+            Err(WriteError::NoRoom(error)) => {
+                active.cut(at).map_err(WriteError::Broken)?;
+                Err(WriteError::NoRoom(error))
+            }
+            Err(broken) => Err(broken),
         }
-        active.media.sync()?;
-        Ok((active.segment.clone(), at))
     }
 }
 
 impl Active {
-    fn new(segment: Arc<Segment>, make: &MakeMedia) -> io::Result<Self> {
+    fn new(segment: Arc<Segment>, disk: &dyn Disk) -> io::Result<Self> {
         let file = segment.file.try_clone()?;
         let end = file.metadata()?.len();
-        Ok(Self { segment, media: make(file), end })
+        Ok(Self { segment, media: disk.media(file), end })
+    }
+
+    fn write<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) -> Result<(), WriteError> {
+        for records in records {
+            self.media.append(records).map_err(WriteError::before_sync)?;
+            self.end += records.len() as u64;
+        }
+        self.media.sync().map_err(WriteError::Broken)
+    }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.media.cut(end)?;
+        self.end = end;
+        Ok(())
     }
 }
