@@ -60,6 +60,11 @@ pub const WINDOW_LINES_MAX: usize = 128 * 1024;
 pub const FOLD_LINES_MAX: usize = 512;
 /// See [`FOLD_LINES_MAX`].
 pub const FOLD_BYTES_MAX: usize = 1024 * 1024;
+/// Files of the log that `REACHED` names, the newest: twice [`LOG_BYTES_MAX`] in files of
+/// [`SEGMENT_BYTES_MAX`] are 128. Those before it are not named when they are missing.
+pub const REACHED_FILES_MAX: usize = 256;
+/// Bytes of `REACHED` that are read: 256 names of 25 bytes, the revision and the checksum.
+pub const REACHED_BYTES_MAX: u64 = 8 * 1024;
 /// How often a store without room looks whether there is some.
 pub const ROOM_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes for which there has to be room before a full store takes writes again: what a busy server writes in

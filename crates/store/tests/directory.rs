@@ -115,7 +115,7 @@ fn others_can_read_nothing_of_a_new_store() {
     let dir = place.path().join("above").join("store");
     drop(open_and_write(&dir));
     let own = own(&dir);
-    for name in ["FORMAT", "LOCK", "log/00000000000000000002.log"] {
+    for name in ["FORMAT", "LOCK", "REACHED", "log/00000000000000000002.log"] {
         assert!(own.contains(&dir.join(name)), "{own:?}");
     }
     for path in own {

@@ -61,12 +61,12 @@ impl Committer {
 
     /// Makes records durable; says where they are.
     fn append(&mut self, group: &mut [Part]) -> Result<Vec<Line>, WriteError> {
+        let first = group.iter().find_map(Part::first_revision);
+        let last = group.iter().rev().find_map(Part::last_revision);
         // There may be nothing but conflicts.
-        let Some(first) = group.iter().find_map(Part::first_revision) else {
-            return Ok(Vec::new());
-        };
+        let Some(revisions) = first.zip(last) else { return Ok(Vec::new()) };
         let records = group.iter().map(|part| &part.records[..]);
-        let (segment, mut at) = self.log.append(first, records)?;
+        let (segment, mut at) = self.log.append(revisions, records)?;
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
         let heads = group.iter_mut().flat_map(|part| std::mem::take(&mut part.heads));
         let lines = heads.map(|head| {

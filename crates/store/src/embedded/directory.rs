@@ -45,12 +45,14 @@ pub enum OpenError {
         known: u32,
     },
     /// What it holds is not what was written.
-    #[error("{} is damaged: {what}; restore it from a backup", dir.display())]
+    #[error("{} is damaged: {what}; {remedy}", dir.display())]
     Damaged {
         /// The store's directory.
         dir: PathBuf,
         /// What was found.
         what: String,
+        /// What can be done about it.
+        remedy: String,
     },
     /// The disk, or the right to use it.
     #[error("cannot open the store in {}", dir.display())]
@@ -61,6 +63,14 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+}
+
+impl OpenError {
+    /// Damage that only a backup helps against.
+    pub(crate) fn damaged(dir: &Path, what: String) -> Self {
+        let remedy = "restore it from a backup".to_owned();
+        Self::Damaged { dir: dir.to_owned(), what, remedy }
+    }
 }
 
 const LOCK: &str = "LOCK";

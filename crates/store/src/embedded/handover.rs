@@ -24,6 +24,10 @@ impl Part {
     pub(crate) fn first_revision(&self) -> Option<Revision> {
         self.heads.first().map(|head| head.revision)
     }
+
+    pub(crate) fn last_revision(&self) -> Option<Revision> {
+        self.heads.last().map(|head| head.revision)
+    }
 }
 
 /// Between the decider and the committer: parts gather here, and all of them are the next group.

@@ -134,6 +134,7 @@ impl Keeper {
             self.shared.check_room_for_fold()?;
             let lines = self.shared.oldest_lines(up_to);
             let Some(last) = lines.last() else { return Ok(()) };
+            self.shared.prepare_fold(last)?;
             let step = self.shared.fold(&lines, last);
             step.inspect_err(|error| {
                 self.shared.fail("folding history into the base", error);
@@ -154,6 +155,15 @@ impl Shared {
         let why = format!("{dir} has no room to fold history; free space on its disk");
         let error = io::Error::new(io::ErrorKind::StorageFull, why);
         Err(StoreError::Disk(Arc::new(error)))
+    }
+
+    /// Makes sure that the file of the log that comes last is missed if it goes, also when the base has got to the
+    /// next step of a fold.
+    fn prepare_fold(&self, last: &Line) -> Result<(), StoreError> {
+        self.reached.fold(last.head.revision).map_err(|error| {
+            self.fail_write("noting what the log has reached", &error);
+            StoreError::Disk(Arc::new(error.into_source()))
+        })
     }
 
     /// Moves lines into the base, which are the oldest.

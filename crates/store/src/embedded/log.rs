@@ -14,8 +14,9 @@ use std::sync::Arc;
 use masthead_core::Revision;
 use parking_lot::Mutex;
 
-use super::directory::{private, sync};
+use super::directory::{self, private, sync};
 use super::failure::WriteError;
+use super::reached::Reached;
 use super::room;
 use crate::limits::READ_BUFFER_BYTES;
 
@@ -56,6 +57,11 @@ pub(crate) trait Disk: Send + Sync {
     /// What a new segment is written through.
     fn media(&self, file: File) -> Box<dyn Media> {
         Box::new(file)
+    }
+
+    /// Puts a file of the store there, or another one in its place, whole and durable.
+    fn replace(&self, dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+        directory::replace(dir, name, content)
     }
 
     /// Finds out whether there is room by writing to a store's directory.
@@ -150,13 +156,19 @@ impl Segments {
         Ok(())
     }
 
+    /// The first revisions of the newest files, oldest first.
+    pub(crate) fn newest(&self, most: usize) -> Vec<Revision> {
+        let files = self.files.lock();
+        files.range(files.len().saturating_sub(most)..).map(|segment| segment.first).collect()
+    }
+
     fn last(&self) -> Option<Arc<Segment>> {
         self.files.lock().back().cloned()
     }
 }
 
-/// Fixed width, so that names sort as revisions do.
-fn file_name(first: Revision) -> String {
+/// The name of the file with a first revision. Its width is fixed, so that names sort as revisions do.
+pub(crate) fn file_name(first: Revision) -> String {
     format!("{:020}.log", first.0)
 }
 
@@ -169,6 +181,7 @@ pub(crate) fn first_revision(file_name: &str) -> Option<Revision> {
 /// The writing end of the log.
 pub(crate) struct LogWriter {
     segments: Arc<Segments>,
+    reached: Arc<Reached>,
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     active: Option<Active>,
@@ -181,24 +194,26 @@ struct Active {
 }
 
 impl LogWriter {
-    /// Goes on behind the last record.
+    /// Goes on behind the last record if `resumes`, else in a new file.
     pub(crate) fn new(
         segments: Arc<Segments>,
+        reached: Arc<Reached>,
         disk: Arc<dyn Disk>,
         segment_bytes: u64,
+        resumes: bool,
     ) -> io::Result<Self> {
-        let active = match segments.last() {
+        let active = match segments.last().filter(|_| resumes) {
             Some(segment) => Some(Active::new(segment, &*disk)?),
             None => None,
         };
-        Ok(Self { segments, disk, segment_bytes, active })
+        Ok(Self { segments, reached, disk, segment_bytes, active })
     }
 
-    /// Writes records, the first of which has this revision, and returns when they are on disk: the segment they
-    /// are in, and where. If there is no room, the log is what it was before.
+    /// Writes records of the revisions from `first` to `last`, and returns when they are on disk: the segment
+    /// they are in, and where. If there is no room, the log is what it was before.
     pub(crate) fn append<'a>(
         &mut self,
-        first: Revision,
+        (first, last): (Revision, Revision),
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(Arc<Segment>, u64), WriteError> {
         let is_full = |active: &Active| active.end > 0 && active.end >= self.segment_bytes;
@@ -209,7 +224,7 @@ impl LogWriter {
         }
         let active = self.active.as_mut().expect("there is an active segment now");
         let at = active.end;
-        let written = active.write(records);
+        let written = active.write(records).and_then(|()| self.reached.advance(last, at == 0));
         match written {
             Ok(()) => Ok((active.segment.clone(), at)),
             Err(WriteError::NoRoom(error)) => {

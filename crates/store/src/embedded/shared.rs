@@ -20,6 +20,7 @@ use super::base::Base;
 use super::directory::Directory;
 use super::failure::{WriteError, is_no_room, root};
 use super::log::{Disk, Segments};
+use super::reached::Reached;
 use super::record;
 use super::room;
 use super::window::{Line, Window};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) segments: Arc<Segments>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) settings: Settings,
+    pub(crate) reached: Arc<Reached>,
     /// Groups that were synced.
     pub(crate) groups: AtomicU64,
     condition: Mutex<Condition>,
@@ -64,13 +66,14 @@ impl Shared {
         base: Base,
         window: Window,
         segments: Arc<Segments>,
+        reached: Arc<Reached>,
         settings: Settings,
         disk: Arc<dyn Disk>,
     ) -> Self {
         let tail = Arc::new(Tail::new(window.oldest(), window.current(), settings.tail_bytes));
         let (window, condition) = (RwLock::new(window), Mutex::new(Condition::Writable));
         let groups = AtomicU64::new(0);
-        Self { window, base, segments, tail, settings, groups, condition, disk, directory }
+        Self { window, base, segments, tail, settings, reached, groups, condition, disk, directory }
     }
 
     /// The store's directory.
@@ -96,6 +99,10 @@ impl Shared {
 
     pub(crate) fn is_full(&self) -> bool {
         matches!(*self.condition.lock(), Condition::Full(_))
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(*self.condition.lock(), Condition::Broken(_))
     }
 
     /// Takes note that something could not be written, and says what becomes of the writes.
@@ -144,7 +151,7 @@ impl Shared {
         if !self.is_full() {
             return;
         }
-        let tried = self.disk.probe(self.dir());
+        let tried = self.disk.probe(self.dir()).and_then(|()| self.reached.settle());
         match tried {
             Err(WriteError::NoRoom(_)) => {}
             Err(WriteError::Broken(error)) => {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use masthead_core::{EventType, Object, ObjectKey, Resource, Revision, Time};
 use tempfile::TempDir;
@@ -42,6 +42,8 @@ enum Broken {
     Sync,
     /// Appending, and then taking back what was appended.
     AppendAndCut,
+    /// Writing a file anew.
+    Replace,
 }
 
 /// A disk that fails with an error when it is switched to.
@@ -67,8 +69,14 @@ impl Disk for BrokenDisk {
         Box::new(BrokenMedia { file, disk })
     }
 
+    fn replace(&self, dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+        self.check(&[Broken::Replace]).map_err(WriteError::before_sync)?;
+        directory::replace(dir, name, content)
+    }
+
     fn probe(&self, _: &Path) -> Result<(), WriteError> {
-        self.check(&[Broken::Append, Broken::AppendAndCut]).map_err(WriteError::before_sync)
+        let parts = [Broken::Append, Broken::AppendAndCut, Broken::Replace];
+        self.check(&parts).map_err(WriteError::before_sync)
     }
 }
 
@@ -163,6 +171,37 @@ fn a_failed_write_makes_the_store_read_only_until_a_restart() {
 #[test]
 fn a_log_that_cannot_be_cut_back_makes_the_store_read_only_until_a_restart() {
     a_failing_disk_makes_the_store_read_only(Broken::AppendAndCut, io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_group_whose_milestone_has_no_room_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings::default().segment_bytes(1);
+    let on = Arc::new(AtomicBool::new(false));
+    let (broken, error) = (Broken::Replace, io::ErrorKind::StorageFull);
+    let disk = Arc::new(BrokenDisk { broken, error, on: on.clone() });
+    let store = EmbeddedStore::open_with(dir.path(), settings.clone(), disk).unwrap();
+    commit(&store, "before").unwrap();
+    on.store(true, Ordering::Release);
+    assert!(matches!(refused(&store, "lost"), CommitError::Full { .. }));
+    on.store(false, Ordering::Release);
+    drop(store);
+    let store = EmbeddedStore::open(dir.path(), settings).unwrap();
+    assert_eq!(block_on(store.current()).unwrap(), Revision(2));
+    assert!(get(&store, "before").is_some() && get(&store, "lost").is_none());
+    assert_eq!(commit(&store, "next").unwrap().revision, Revision(3));
+}
+
+#[test]
+fn a_milestone_that_cannot_be_written_makes_the_store_read_only_until_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings::default().segment_bytes(1);
+    let store = EmbeddedStore::open(dir.path(), settings).unwrap();
+    commit(&store, "before").unwrap();
+    std::fs::create_dir(dir.path().join("REACHED.new")).unwrap();
+    let error = commit(&store, "lost").unwrap_err();
+    assert!(matches!(error, CommitError::ReadOnly { .. }), "{error}");
+    assert_eq!(block_on(store.current()).unwrap(), Revision(2), "it is not shown");
 }
 
 fn a_full_disk_takes_writes_again_when_there_is_room(error: io::ErrorKind) {
@@ -263,6 +302,11 @@ impl Disk for MoodyDisk {
         Box::new(MoodyMedia { file, moods: self.0.clone() })
     }
 
+    fn replace(&self, dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+        self.probe(dir)?;
+        directory::replace(dir, name, content)
+    }
+
     fn probe(&self, _: &Path) -> Result<(), WriteError> {
         let full = WriteError::NoRoom(io::ErrorKind::StorageFull.into());
         if Self::is_full(&self.0) { Err(full) } else { Ok(()) }
@@ -295,8 +339,10 @@ impl Media for MoodyMedia {
 /// What became of one object, as its writer was told.
 fn write_on_a_moody_disk(store: &EmbeddedStore, writer: usize) -> (usize, Option<Revision>) {
     let key = ObjectKey::new("shop", &format!("pod-{writer}")).unwrap();
-    let (mut now, mut full) = (None, 0);
-    for n in 0..200 {
+    let (mut now, mut full, mut n) = (None, 0, 0);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while n < 40 {
+        assert!(Instant::now() < deadline, "it was always full");
         let condition = now.map_or(Condition::Absent, Condition::At);
         let write = if n % 5 == 4 {
             Write::delete(pods(), key.clone(), condition)
@@ -310,18 +356,21 @@ fn write_on_a_moody_disk(store: &EmbeddedStore, writer: usize) -> (usize, Option
             Err(CommitError::Full { .. }) => {
                 full += 1;
                 store.keeper.ring();
+                std::thread::yield_now();
+                continue;
             }
             // Nobody else writes it, so only a delete of nothing may lose.
             Err(CommitError::Conflict { current: None }) if deletes && now.is_none() => {}
             Err(error) => panic!("{error:?}"),
         }
+        n += 1;
     }
     (full, now)
 }
 
 #[test]
 fn on_a_disk_that_fills_up_now_and_then_writers_are_told_what_happened_and_nothing_else_did() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings::default().segment_bytes(2000).keep_bytes(10_000).tail_bytes(2000);
         let disk = Arc::new(MoodyDisk(Arc::new(AtomicU64::new(seed))));
@@ -333,11 +382,10 @@ fn on_a_disk_that_fills_up_now_and_then_writers_are_told_what_happened_and_nothi
                     move || write_on_a_moody_disk(store, writer)
                 })
             };
-            let writers: Vec<_> = (0..8).map(run).collect();
+            let writers: Vec<_> = (0..4).map(run).collect();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
         assert!(told.iter().any(|(full, _)| *full > 0), "seed {seed}: it was never full");
-        assert!(told.iter().any(|(full, _)| *full < 200), "seed {seed}: it was always full");
         let current = block_on(store.current()).unwrap();
         drop(store);
         let store = EmbeddedStore::open(dir.path(), settings).unwrap();
@@ -482,13 +530,32 @@ fn damage_to_a_record_that_was_synced_is_reported_and_not_served() {
     assert!(get(&store, "b").is_some());
 }
 
-/// The last file of a store with two records from two groups, with a byte of one changed.
+/// The files of a store as they are now, as a crash would leave them.
+fn crashed(store: &TempDir) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_into(store.path(), copy.path());
+    copy
+}
+
+fn copy_into(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if from.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_into(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+/// The last file of a store that crashed, with two records from two groups, with a byte of one changed.
 fn damaged_last_file(record: usize) -> (TempDir, Result<EmbeddedStore, OpenError>) {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path(), Settings::default()).unwrap();
     commit(&store, "a").unwrap();
     commit(&store, "b").unwrap();
-    drop(store);
+    let dir = crashed(&dir);
     let path = dir.path().join("log").join(format!("{:020}.log", 2));
     let mut content = std::fs::read(&path).unwrap();
     let middle = content.len() / 2;
