@@ -341,11 +341,13 @@ impl Shared {
     /// Writes to one object go in order, others side by side.
     async fn commit(&self, writes: Vec<Write>) -> Vec<Result<Committed, CommitError>> {
         let count = writes.len();
+        // A write that requires an object sees what the earlier writes of the call made of it.
+        let in_turn = writes.iter().any(|write| !write.requires.is_empty());
         let mut chains: Vec<Vec<(usize, Write)>> = Vec::with_capacity(count);
         for (at, write) in writes.into_iter().enumerate() {
             let same = |chain: &&mut Vec<(usize, Write)>| {
                 let first = &chain[0].1;
-                first.key == write.key && first.resource == write.resource
+                in_turn || first.key == write.key && first.resource == write.resource
             };
             // Calls of more than a few writes are deletions of different objects: no need to hash.
             match chains.iter_mut().find(same) {
