@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use futures_util::stream::{self, StreamExt as _};
 use masthead_core::{ObjectKey, Revision};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tracing::{error, info, warn};
 
@@ -31,6 +31,7 @@ mod layout;
 mod leases;
 mod messages;
 mod probe;
+mod room;
 mod settings;
 mod stamp;
 mod writing;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     currents: mpsc::Sender<oneshot::Sender<Result<Revision, StoreError>>>,
     /// Why writes are refused.
     full: Mutex<Option<Arc<str>>>,
+    /// Notified when writes begin to be refused.
+    filled: Notify,
     /// Bytes of a value on the last page.
     value_bytes: AtomicUsize,
 }
@@ -101,6 +104,7 @@ impl EtcdStore {
             goal: watch::Sender::default(),
             currents,
             full: Mutex::default(),
+            filled: Notify::new(),
             value_bytes: AtomicUsize::new(ETCD_PAGE_BYTES / 64),
         });
         let current = shared.read_current().await.map_err(EtcdError::Unusable)?;
@@ -109,6 +113,7 @@ impl EtcdStore {
         let tasks = vec![
             tokio::spawn(answer_currents(shared.clone(), asked)).abort_handle(),
             tokio::spawn(compaction::run(shared.clone(), settings.keep_age)).abort_handle(),
+            tokio::spawn(room::run(shared.clone())).abort_handle(),
         ];
         Ok(Self { shared, tasks })
     }
@@ -411,6 +416,8 @@ impl Shared {
             _ => return,
         }
         *full = why.map(Into::into);
+        drop(full);
+        self.filled.notify_one();
     }
 }
 

@@ -65,7 +65,7 @@ pub const FOLD_BYTES_MAX: usize = 1024 * 1024;
 pub const REACHED_FILES_MAX: usize = 256;
 /// Bytes of `REACHED` that are read: 256 names of 25 bytes, the revision and the checksum.
 pub const REACHED_BYTES_MAX: u64 = 8 * 1024;
-/// How often a store without room looks whether there is some.
+/// How often a store without room looks whether there is some, embedded or in etcd.
 pub const ROOM_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes for which there has to be room before a full store takes writes again: what a busy server writes in
 /// a tenth of a second, and little enough to be written every second.
