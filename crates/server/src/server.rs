@@ -127,7 +127,7 @@ impl Server {
         open_caches(&catalog, &feed, &reads);
         let writes =
             Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone(), limits.event_ttl));
-        let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
+        let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone(), store.clone()));
         let (defined, defined_up_to) = watch::channel(0);
         let (begins, begun) = watch::channel(false);
         let app = Arc::new(App {

@@ -7,6 +7,7 @@ mod compressed;
 mod definitions;
 mod discovery;
 mod encodings;
+mod full;
 mod held;
 mod hostile;
 mod limits;
