@@ -271,7 +271,14 @@ async fn begin(app: &App, housekeeping: &Arc<Housekeeping>, begins: &watch::Send
     };
     let definitions = housekeeping.clone().follow_definitions();
     let namespaces = housekeeping.clone().follow_namespaces();
-    tokio::join!(beginning, definitions, namespaces);
+    let events = async {
+        if app.writes.has_to_expire() {
+            let groups = ["", "events.k8s.io"].map(|group| housekeeping.expire_events(group));
+            let [core, events] = groups;
+            tokio::join!(core, events);
+        }
+    };
+    tokio::join!(beginning, definitions, namespaces, events);
 }
 
 /// Lets go of answers that do not move.

@@ -190,6 +190,10 @@ impl Store for EtcdStore {
         self.shared.goal.borrow().epoch
     }
 
+    fn removes_expired(&self) -> bool {
+        true
+    }
+
     fn health(&self) -> Health {
         match &*self.shared.full.lock() {
             Some(why) => Health::ReadOnly { why: why.clone() },

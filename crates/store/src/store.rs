@@ -74,6 +74,11 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
+    /// Whether it removes objects itself when their time to live ([`Write::ttl`]) is over.
+    fn removes_expired(&self) -> bool {
+        false
+    }
+
     /// Whether it can be written to.
     fn health(&self) -> Health;
 }
