@@ -177,7 +177,7 @@ struct LimitArguments {
     /// How long a request may take, watches and the sending of lists aside
     #[arg(long, env = "MASTHEAD_REQUEST_TIMEOUT", value_name = "TIME", value_parser = duration, default_value = "60s")]
     request_timeout: Duration,
-    /// How long events stay after they were last written; with --store etcd only
+    /// How long events stay after they were last written
     #[arg(long, env = "MASTHEAD_EVENT_TTL", value_name = "TIME", value_parser = duration, default_value = "1h")]
     event_ttl: Duration,
     /// An answer whose bytes do not move for this long is reset

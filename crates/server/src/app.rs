@@ -261,6 +261,10 @@ impl App {
             checks.push(("namespaces", begun, "default namespaces are being made".to_owned()));
             let lag = if filled && replayed { self.reads.lag().await } else { None };
             checks.push(("store", lag.is_none(), lag.unwrap_or_default()));
+            let writable = self.store.health() == Health::Writable;
+            // Nobody has to say who they are to ask this, so it does not say where the store is.
+            let why = "the store takes no writes: /statz and the server's log say why".to_owned();
+            checks.push(("writable", writable, why));
         }
         let failed = checks.iter().any(|(_, fine, _)| !fine);
         let code = if failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
@@ -271,9 +275,6 @@ impl App {
             if *fine { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: {why}\n") }
         };
         let mut lines: Vec<_> = checks.iter().map(line).collect();
-        if let Health::ReadOnly { why } = self.store.health() {
-            lines.push(format!("[!]store is read-only: {why}\n"));
-        }
         lines.push(format!("{check} check {}\n", if failed { "failed" } else { "passed" }));
         let text = lines.concat();
         Ok(respond::text(code, text))

@@ -1,5 +1,5 @@
 //! What the server does on its own: serving what definitions define, emptying namespaces that are
-//! being deleted.
+//! being deleted. [`crate::expiry`] deletes events.
 //!
 //! Each is a reader of a cache like any other, so it also picks up what was left undone before a
 //! restart.
@@ -19,7 +19,10 @@ use crate::catalog::Catalog;
 use crate::definitions;
 use crate::document;
 use crate::feed::Feed;
-use crate::limits::{CUSTOM_RESOURCES_MAX, ESTABLISH_WAIT, HOUSEKEEPING_BATCH, HOUSEKEEPING_RETRY};
+use crate::limits::{
+    CUSTOM_RESOURCES_MAX, ESTABLISH_WAIT, HOUSEKEEPING_BATCH, HOUSEKEEPING_RETRY,
+    HOUSEKEEPING_RETRY_MAX,
+};
 use crate::metrics::WatchCounters;
 use crate::prepare;
 use crate::reads::Reads;
@@ -56,7 +59,7 @@ impl Housekeeping {
         }
     }
 
-    fn scope(&self, group: &str, plural: &str, name: &str) -> Authorized<Target> {
+    pub(crate) fn scope(&self, group: &str, plural: &str, name: &str) -> Authorized<Target> {
         let kinds = self.catalog.now();
         let kind = kinds.stored(group, plural).expect("is built in");
         Authorized::internal(kind, "", name)
@@ -229,7 +232,7 @@ impl Housekeeping {
                 // The store is down, or behind.
                 Err(_) => sleep(wait).await,
             }
-            wait = (wait * 2).min(HOUSEKEEPING_RETRY * 50);
+            wait = (wait * 2).min(HOUSEKEEPING_RETRY_MAX);
         }
     }
 
@@ -259,7 +262,7 @@ impl Housekeeping {
             }
             // Something holds an object (a finalizer), or the store is down.
             sleep(wait).await;
-            wait = (wait * 2).min(HOUSEKEEPING_RETRY * 50);
+            wait = (wait * 2).min(HOUSEKEEPING_RETRY_MAX);
         }
     }
 }
@@ -273,23 +276,35 @@ fn report(name: &str, result: Result<(), Status>) {
 }
 
 /// Follows all of a resource; overtaken, it begins with the state again.
-struct Follower<'a> {
+pub(crate) struct Follower<'a> {
     reads: &'a Reads,
     scope: &'a Authorized<Target>,
     cursor: Option<Cursor>,
     batch: Batch,
+    begins: u64,
 }
 
 impl<'a> Follower<'a> {
-    fn new(reads: &'a Reads, scope: &'a Authorized<Target>) -> Self {
-        Self { reads, scope, cursor: None, batch: Batch::default() }
+    pub(crate) fn new(reads: &'a Reads, scope: &'a Authorized<Target>) -> Self {
+        Self { reads, scope, cursor: None, batch: Batch::default(), begins: 0 }
     }
 
-    /// The next events; none if the resource is not served.
-    async fn next(&mut self) -> Option<&Batch> {
+    /// The events that came last.
+    pub(crate) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// How often it began with the state.
+    pub(crate) fn begins(&self) -> u64 {
+        self.begins
+    }
+
+    /// The next events; none if the resource is not served. Nothing is lost if it is dropped before it resolves.
+    pub(crate) async fn next(&mut self) -> Option<&Batch> {
         loop {
             if self.cursor.is_none() {
                 self.cursor = Some(self.reads.follow(self.scope)?);
+                self.begins += 1;
             }
             let cursor = self.cursor.as_mut()?;
             match cursor.read(&mut self.batch, HOUSEKEEPING_BATCH).await {

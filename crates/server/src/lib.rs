@@ -35,6 +35,7 @@ mod credentials;
 mod definitions;
 mod discovery;
 mod document;
+mod expiry;
 mod feed;
 mod flights;
 mod housekeeping;

@@ -49,7 +49,7 @@ pub struct Limits {
     /// How long a stopping server takes to end its watches, so that not all of their clients come to
     /// the others at once; at most half of [`SHUTDOWN_GRACE`].
     pub handover: Duration,
-    /// How long an event stays after it was last written, where the store can see to it.
+    /// How long an event stays after it was last written.
     pub event_ttl: Duration,
 }
 
@@ -193,7 +193,7 @@ pub(crate) const NAME_TRIES: usize = 8;
 pub(crate) const GENERATE_NAME_MAX: usize = 58;
 /// Operations of one JSON patch, as in kube-apiserver.
 pub(crate) const PATCH_OPERATIONS_MAX: usize = 10_000;
-/// Objects that one `deletecollection` deletes in one group.
+/// Objects that one `deletecollection` deletes in one group, and events whose time is over.
 pub(crate) const DELETE_GROUP: usize = 256;
 /// CustomResourceDefinitions that are served: each has a cache and a reflector.
 pub const CUSTOM_RESOURCES_MAX: usize = 1000;
@@ -232,9 +232,11 @@ pub(crate) const LABEL_BYTES_MAX: usize = 63;
 pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 /// Changes that housekeeping takes at a time.
 pub(crate) const HOUSEKEEPING_BATCH: usize = 256;
-/// First wait before a namespace that is not empty yet is looked at again; the longest is 50 times
-/// that, 5 s.
+/// First wait before a namespace that is not empty yet is looked at again, or a store is asked again that
+/// refused to delete events. It doubles up to [`HOUSEKEEPING_RETRY_MAX`].
 pub(crate) const HOUSEKEEPING_RETRY: Duration = Duration::from_millis(100);
+/// See [`HOUSEKEEPING_RETRY`]. So long is also waited before an event that could not be deleted is tried again.
+pub(crate) const HOUSEKEEPING_RETRY_MAX: Duration = Duration::from_secs(5);
 /// Connections above the limit that are told so; more than these are closed without a word.
 pub(crate) const REFUSALS_MAX: usize = 256;
 /// How soon the store is asked again after a failure. It has a handful of servers to answer, and every

@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use masthead_store::{Health, Store};
+
 use crate::feed::split;
 use crate::flights::Flights;
 use crate::reads::{Reads, Statistics};
@@ -60,7 +62,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(reads: Arc<Reads>, flights: Arc<Flights>) -> Self {
+    pub(crate) fn new(reads: Arc<Reads>, flights: Arc<Flights>, store: Arc<dyn Store>) -> Self {
         let mut registry = Registry::default();
         let requests = Family::default();
         registry.register("apiserver_request", "Requests answered", requests.clone());
@@ -79,7 +81,7 @@ impl Metrics {
         let handshake_errors = Counter::default();
         let help = "TLS handshakes that failed";
         registry.register("apiserver_tls_handshake_errors", help, handshake_errors.clone());
-        registry.register_collector(Box::new(Gauges { reads, flights }));
+        registry.register_collector(Box::new(Gauges { reads, flights, store }));
         Self {
             registry,
             requests,
@@ -123,6 +125,7 @@ impl Drop for InFlight {
 struct Gauges {
     reads: Arc<Reads>,
     flights: Arc<Flights>,
+    store: Arc<dyn Store>,
 }
 
 impl fmt::Debug for Gauges {
@@ -193,6 +196,11 @@ impl Collector for Gauges {
                 "masthead_stalled_responses",
                 "Answers let go because nobody read them",
                 i64::try_from(self.flights.stalled.load(Ordering::Relaxed)).unwrap_or(i64::MAX),
+            ),
+            (
+                "masthead_store_writable",
+                "1 if the store takes writes, 0 if its disk is full or failed",
+                i64::from(self.store.health() == Health::Writable),
             ),
             ("process_resident_memory_bytes", "Resident memory", of(resident_bytes())),
         ];

@@ -127,7 +127,7 @@ impl Server {
         open_caches(&catalog, &feed, &reads);
         let writes =
             Arc::new(Writes::new(reads.clone(), store.clone(), catalog.clone(), limits.event_ttl));
-        let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone()));
+        let metrics = Arc::new(Metrics::new(reads.clone(), flights.clone(), store.clone()));
         let (defined, defined_up_to) = watch::channel(0);
         let (begins, begun) = watch::channel(false);
         let app = Arc::new(App {
@@ -275,7 +275,14 @@ async fn begin(app: &App, housekeeping: &Arc<Housekeeping>, begins: &watch::Send
     };
     let definitions = housekeeping.clone().follow_definitions();
     let namespaces = housekeeping.clone().follow_namespaces();
-    tokio::join!(beginning, definitions, namespaces);
+    let events = async {
+        if app.writes.has_to_expire() {
+            let groups = ["", "events.k8s.io"].map(|group| housekeeping.expire_events(group));
+            let [core, events] = groups;
+            tokio::join!(core, events);
+        }
+    };
+    tokio::join!(beginning, definitions, namespaces, events);
 }
 
 /// Lets go of answers that do not move: sooner once the server goes down.

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use masthead_core::{Freshness, ListOptions, Object, Reason, Status, StatusCause};
+use masthead_core::{
+    Freshness, ListOptions, Object, ObjectKey, Reason, Revision, Status, StatusCause,
+};
 use masthead_store::{CommitError, Committed, Condition, Requirement, Store, Write};
 use serde_json::Value;
 
@@ -125,6 +127,29 @@ impl Writes {
         let event = matches!(kind.resource.group(), "" | "events.k8s.io")
             && kind.resource.plural() == "events";
         event.then_some(self.event_ttl)
+    }
+
+    /// How long events stay after they were last written.
+    pub(crate) fn event_ttl(&self) -> Duration {
+        self.event_ttl
+    }
+
+    /// Whether events have to be deleted when their time is over: the store does not see to it.
+    pub(crate) fn has_to_expire(&self) -> bool {
+        !self.store.removes_expired()
+    }
+
+    /// Deletes objects that are still at these revisions, whatever holds them.
+    pub(crate) async fn delete_at(
+        &self,
+        kind: &Kind,
+        objects: &[(ObjectKey, Revision)],
+    ) -> Vec<Result<(), CommitError>> {
+        let delete = |(key, revision): &(ObjectKey, Revision)| {
+            Write::delete((&kind.resource).into(), key.clone(), Condition::At(*revision))
+        };
+        let results = self.store.commit(objects.iter().map(delete).collect()).await;
+        results.into_iter().map(|result| result.map(|_| ())).collect()
     }
 
     /// Stores a new object.

@@ -25,6 +25,18 @@
 //! The log's last file may end in a group that nobody was told of; what is whole of it counts, the
 //! rest is cut off. A fold is atomic in the base and names its revision; until it is on disk, the
 //! log's files stay. So base and log always fit together.
+//!
+//! # What else may be missing
+//!
+//! A crash leaves files as they are, but people and tools remove, empty and exchange them. The file `REACHED`
+//! names a revision that the log has reached. A log that ends before it, has a gap or does not begin where the
+//! base ends is not opened.
+//!
+//! # A full disk
+//!
+//! When there is no room for a group, the log is cut back to its last answered end, all that was decided on top
+//! of it is refused, and so is everything else until there is room. After a failed sync nothing is known of what
+//! the disk has: the store is read-only until a restart.
 
 use std::future::ready;
 use std::io;
@@ -43,16 +55,20 @@ use crate::{
 };
 
 mod base;
+mod base_files;
 mod committer;
 mod decider;
 mod directory;
+mod failure;
 mod handover;
 mod keeper;
 mod log;
 mod queue;
+mod reached;
 mod readers;
 mod record;
 mod recover;
+mod room;
 mod settings;
 mod shared;
 mod window;
@@ -60,16 +76,18 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use base::Base;
+use base::{Base, Expected};
 use committer::Committer;
 use decider::Decider;
 use directory::Directory;
 pub use directory::OpenError;
 use handover::Handover;
 use keeper::{Bell, Keeper};
-use log::{LogWriter, MakeMedia};
+use log::{Disk, LogWriter, RealDisk};
 use queue::Queue;
+use reached::{Milestone, Reached};
 use readers::Readers;
+use recover::{Found, Recovered};
 pub use settings::{Clock, Settings};
 use shared::Shared;
 use window::Window;
@@ -89,7 +107,7 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in a directory, or makes one there if it is empty or absent.
     pub fn open(dir: impl AsRef<Path>, settings: Settings) -> Result<Self, OpenError> {
-        Self::open_with(dir.as_ref(), settings, Arc::new(|file| Box::new(file)))
+        Self::open_with(dir.as_ref(), settings, Arc::new(RealDisk))
     }
 
     /// Groups that were synced since it was opened: writes divided by this are what one sync covers.
@@ -97,15 +115,30 @@ impl EmbeddedStore {
         self.shared.groups.load(Ordering::Relaxed)
     }
 
-    fn open_with(dir: &Path, settings: Settings, media: MakeMedia) -> Result<Self, OpenError> {
+    fn open_with(dir: &Path, settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { dir: dir.to_owned(), source };
         let directory = Directory::claim(dir)?;
-        let (base, mark) = Base::open(&directory)?;
+        room::clean(dir).map_err(io)?;
+        let milestone = Milestone::read(dir)?;
+        let found = Found::look(&directory)?;
+        let (base, mark) = Base::open(&directory, expected(&found, milestone.as_ref()))?;
         let mut window = Window::new(mark.revision, mark.history);
-        let segments = Arc::new(recover::recover(&directory, &mut window)?);
-        let log = LogWriter::new(segments.clone(), media, settings.segment_bytes).map_err(io)?;
-        let shared = Arc::new(Shared::new(directory, base, window, segments, settings));
-        Self::start(shared, log).map_err(io)
+        let Recovered { segments, resumes } =
+            recover::recover(&directory, found, milestone.as_ref(), &mut window)?;
+        let segments = Arc::new(segments);
+        let (base_at, newest) = (window.oldest(), window.current());
+        let written = milestone.as_ref();
+        let reached = Reached::new(dir, segments.clone(), disk.clone(), written, base_at, newest);
+        let reached = Arc::new(reached);
+        let bytes = settings.segment_bytes;
+        let log = LogWriter::new(segments.clone(), reached.clone(), disk.clone(), bytes, resumes);
+        let log = log.map_err(io)?;
+        let shared = Shared::new(directory, base, window, segments, reached, settings, disk);
+        if let Err(error) = shared.reached.settle() {
+            // Reads go on. Writes do when there is room.
+            shared.fail_write("noting what the log has reached", &error);
+        }
+        Self::start(Arc::new(shared), log).map_err(io)
     }
 
     fn start(shared: Arc<Shared>, log: LogWriter) -> io::Result<Self> {
@@ -119,6 +152,7 @@ impl EmbeddedStore {
             handover,
             log,
             keeper: keeper.clone(),
+            refused: None,
         };
         let folding = Keeper { shared: shared.clone(), queue: queue.clone(), bell: keeper.clone() };
         // From here on a failure drops the store, which ends what has been started.
@@ -133,6 +167,13 @@ impl EmbeddedStore {
         self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(work)?);
         Ok(())
     }
+}
+
+/// What has to be there of a base.
+fn expected(found: &Found, milestone: Option<&Milestone>) -> Expected {
+    let log = found.first();
+    let reached = milestone.map_or(Revision::ZERO, |milestone| milestone.revision);
+    Expected { was_opened: milestone.is_some() || log.is_some(), log, reached }
 }
 
 impl Store for EmbeddedStore {
@@ -192,6 +233,12 @@ impl Drop for EmbeddedStore {
         for thread in self.threads.drain(..) {
             // One that panicked has said so itself.
             let _ = thread.join();
+        }
+        if !self.shared.is_broken()
+            && let Err(error) = self.shared.reached.settle()
+        {
+            let error = error.into_source();
+            tracing::warn!(%error, "what the log has reached could not be noted at the end");
         }
     }
 }

@@ -19,14 +19,14 @@ pub enum CommitError {
     /// written.
     #[error("an object that the write depends on has changed")]
     Superseded,
-    /// The disk failed. Of the group in which it failed the result is unknown: no watch and no read
+    /// The disk failed, or its state is not known after a failure. Of the group in which it failed the result is unknown: no watch and no read
     /// will show it before a restart, but after one it may be there. Later writes did not happen.
     #[error("the store is read-only until a restart: {why}")]
     ReadOnly {
         /// What the disk said.
         why: Arc<str>,
     },
-    /// The store is out of space. Nothing was written; when there is space again, a later try succeeds.
+    /// The store is out of space. Nothing was written. When there is space again, the store takes writes by itself.
     #[error("the store is out of space: {why}")]
     Full {
         /// What to do about it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use futures_util::stream::{self, StreamExt as _};
 use masthead_core::{ObjectKey, Revision};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tracing::{error, info, warn};
 
@@ -31,6 +31,7 @@ mod layout;
 mod leases;
 mod messages;
 mod probe;
+mod room;
 mod settings;
 mod stamp;
 mod writing;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     currents: mpsc::Sender<oneshot::Sender<Result<Revision, StoreError>>>,
     /// Why writes are refused.
     full: Mutex<Option<Arc<str>>>,
+    /// Notified when writes begin to be refused.
+    filled: Notify,
     /// Bytes of a value on the last page.
     value_bytes: AtomicUsize,
 }
@@ -101,6 +104,7 @@ impl EtcdStore {
             goal: watch::Sender::default(),
             currents,
             full: Mutex::default(),
+            filled: Notify::new(),
             value_bytes: AtomicUsize::new(ETCD_PAGE_BYTES / 64),
         });
         let current = shared.read_current().await.map_err(EtcdError::Unusable)?;
@@ -109,6 +113,7 @@ impl EtcdStore {
         let tasks = vec![
             tokio::spawn(answer_currents(shared.clone(), asked)).abort_handle(),
             tokio::spawn(compaction::run(shared.clone(), settings.keep_age)).abort_handle(),
+            tokio::spawn(room::run(shared.clone())).abort_handle(),
         ];
         Ok(Self { shared, tasks })
     }
@@ -183,6 +188,10 @@ impl Store for EtcdStore {
 
     fn epoch(&self) -> u64 {
         self.shared.goal.borrow().epoch
+    }
+
+    fn removes_expired(&self) -> bool {
+        true
     }
 
     fn health(&self) -> Health {
@@ -341,11 +350,13 @@ impl Shared {
     /// Writes to one object go in order, others side by side.
     async fn commit(&self, writes: Vec<Write>) -> Vec<Result<Committed, CommitError>> {
         let count = writes.len();
+        // A write that requires an object sees what the earlier writes of the call made of it.
+        let in_turn = writes.iter().any(|write| !write.requires.is_empty());
         let mut chains: Vec<Vec<(usize, Write)>> = Vec::with_capacity(count);
         for (at, write) in writes.into_iter().enumerate() {
             let same = |chain: &&mut Vec<(usize, Write)>| {
                 let first = &chain[0].1;
-                first.key == write.key && first.resource == write.resource
+                in_turn || first.key == write.key && first.resource == write.resource
             };
             // Calls of more than a few writes are deletions of different objects: no need to hash.
             match chains.iter_mut().find(same) {
@@ -409,6 +420,8 @@ impl Shared {
             _ => return,
         }
         *full = why.map(Into::into);
+        drop(full);
+        self.filled.notify_one();
     }
 }
 

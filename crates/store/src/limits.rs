@@ -60,6 +60,19 @@ pub const WINDOW_LINES_MAX: usize = 128 * 1024;
 pub const FOLD_LINES_MAX: usize = 512;
 /// See [`FOLD_LINES_MAX`].
 pub const FOLD_BYTES_MAX: usize = 1024 * 1024;
+/// Files of the log that `REACHED` names, the newest: twice [`LOG_BYTES_MAX`] in files of
+/// [`SEGMENT_BYTES_MAX`] are 128. Those before it are not named when they are missing.
+pub const REACHED_FILES_MAX: usize = 256;
+/// Bytes of `REACHED` that are read: 256 names of 25 bytes, the revision and the checksum.
+pub const REACHED_BYTES_MAX: u64 = 8 * 1024;
+/// How often a store without room looks whether there is some, embedded or in etcd.
+pub const ROOM_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Bytes for which there has to be room before a full store takes writes again: what a busy server writes in
+/// a tenth of a second, and little enough to be written every second.
+pub const ROOM_PROBE_BYTES: usize = 1024 * 1024;
+/// Bytes that have to be free for history to be folded into the base: eight of its memtables, which are its
+/// journal, what waits to be written and what a compaction writes.
+pub const FOLD_ROOM_BYTES: u64 = 8 * BASE_MEMTABLE_BYTES_MAX;
 /// How often the age of history is looked at: at an eighth of what is kept, within these bounds.
 pub const KEEP_CHECK_MIN: Duration = Duration::from_millis(10);
 /// See [`KEEP_CHECK_MIN`].

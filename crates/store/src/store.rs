@@ -74,7 +74,12 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
-    /// Can it be written to?
+    /// Whether it removes objects itself when their time to live ([`Write::ttl`]) is over.
+    fn removes_expired(&self) -> bool {
+        false
+    }
+
+    /// Whether it can be written to.
     fn health(&self) -> Health;
 }
 
@@ -112,9 +117,10 @@ impl RangePage {
 pub enum Health {
     /// It can.
     Writable,
-    /// A write to disk failed, and only a restart can tell what is there. Reads and watches go on.
+    /// It cannot: its disk failed, and only a restart can tell what is there, or it has no room, and takes writes
+    /// again when there is some. Reads and watches go on.
     ReadOnly {
-        /// What the disk said.
+        /// What happened, where, and what to do about it.
         why: Arc<str>,
     },
 }

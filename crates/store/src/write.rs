@@ -20,7 +20,10 @@ pub struct Write {
     pub requires: Vec<Requirement>,
     /// What is to happen.
     pub op: Op,
-    /// How long the object is to be there; for ever if not said. Only a store in etcd sees to it.
+    /// How long the object is to be there after this write; for ever if none. The next write of the object replaces
+    /// it. A store for which [`Store::removes_expired`](crate::Store::removes_expired) is `true` deletes the object
+    /// when the time is over, or a little later. Other stores take no notice of it: whoever writes has to delete the
+    /// object, as `masthead-server` does with events.
     pub ttl: Option<Duration>,
 }
 
@@ -36,7 +39,7 @@ impl Write {
         Self { resource, key, condition, requires: Vec::new(), op: Op::Delete, ttl: None }
     }
 
-    /// The object goes by itself after this time, or a little later.
+    /// Sets how long the object is to be there. See [`Write::ttl`].
     pub fn with_ttl(mut self, ttl: Option<Duration>) -> Self {
         self.ttl = ttl;
         self

@@ -1,5 +1,7 @@
-//! A store whose commits wait until the test lets them go: writes that are under way for as long as needed.
+//! A store whose commits wait until the test lets them go, or are refused: writes that are under way for as long
+//! as needed, and a disk that is full.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use masthead_core::{ObjectKey, Revision};
@@ -14,12 +16,26 @@ use tokio::sync::watch;
 pub(crate) struct HeldStore {
     store: Arc<MemoryStore>,
     held: watch::Sender<bool>,
+    full: watch::Sender<Option<Arc<str>>>,
+    /// Commits that were refused.
+    refused: watch::Sender<usize>,
 }
 
 impl HeldStore {
     /// Commits wait from now on.
     pub(crate) fn hold(&self) {
         self.held.send_replace(true);
+    }
+
+    /// Commits are refused from now on if there is a reason.
+    pub(crate) fn set_full(&self, why: Option<&str>) {
+        self.full.send_replace(why.map(Into::into));
+    }
+
+    /// Waits until so many commits have been refused.
+    pub(crate) async fn refused(&self, count: usize) {
+        let mut refused = self.refused.subscribe();
+        refused.wait_for(|refused| *refused >= count).await.expect("the store is there");
     }
 
     /// Commits that wait go on, and later ones do not wait.
@@ -50,6 +66,11 @@ impl Store for HeldStore {
     }
 
     fn commit(&self, writes: Vec<Write>) -> BoxFuture<Vec<Result<Committed, CommitError>>> {
+        if let Some(why) = &*self.full.borrow() {
+            self.refused.send_modify(|refused| *refused += 1);
+            let refusals = writes.iter().map(|_| Err(CommitError::Full { why: why.clone() }));
+            return Box::pin(ready(refusals.collect()));
+        }
         let mut held = self.held.subscribe();
         if !*held.borrow() {
             return self.store.commit(writes);
@@ -70,6 +91,9 @@ impl Store for HeldStore {
     }
 
     fn health(&self) -> Health {
-        self.store.health()
+        match &*self.full.borrow() {
+            Some(why) => Health::ReadOnly { why: why.clone() },
+            None => self.store.health(),
+        }
     }
 }

@@ -7,6 +7,8 @@ mod compressed;
 mod definitions;
 mod discovery;
 mod encodings;
+mod events;
+mod full;
 mod held;
 mod hostile;
 mod limits;

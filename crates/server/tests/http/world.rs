@@ -43,7 +43,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    fn directory() -> Self {
+    pub(crate) fn directory() -> Self {
         Self::Directory(tempfile::tempdir().unwrap())
     }
 

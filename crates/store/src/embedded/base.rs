@@ -1,5 +1,6 @@
 //! The state at the oldest kept revision, in an LSM tree.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,8 @@ use fjall::{
 };
 use masthead_core::{ObjectKey, Revision};
 
-use super::directory::{Directory, OpenError};
+use super::base_files;
+use super::directory::{Directory, OpenError, make_private_directory};
 use crate::ledger::Slot;
 use crate::limits::{BASE_BLOCK_CACHE_BYTES, BASE_JOURNAL_BYTES_MAX, BASE_MEMTABLE_BYTES_MAX};
 use crate::{ResourceName, StoreError, Value};
@@ -35,8 +37,26 @@ const REVISION_BYTES: usize = 8;
 /// a pointer would save nothing worth a second read.
 const SEPARATED_BYTES_MIN: u32 = 1024;
 
+/// What is known of a store before its base is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Whether the store was opened before, so that its base was finished.
+    pub(crate) was_opened: bool,
+    /// Where the log begins; none if there is no log, and what there was is in the base.
+    pub(crate) log: Option<Revision>,
+    /// A revision that the log reached.
+    pub(crate) reached: Revision,
+}
+
 impl Base {
-    pub(crate) fn open(directory: &Directory) -> Result<(Self, Mark), OpenError> {
+    pub(crate) fn open(
+        directory: &Directory,
+        expected: Expected,
+    ) -> Result<(Self, Mark), OpenError> {
+        let io = |source| OpenError::Io { dir: directory.path().to_owned(), source };
+        check(directory, expected)?;
+        // The tree makes its files for all to read. Nobody else gets to them through this.
+        make_private_directory(&directory.base()).map_err(io)?;
         let refuse = |error: fjall::Error| refusal(directory, error);
         let database = Database::builder(directory.base())
             .cache_size(BASE_BLOCK_CACHE_BYTES)
@@ -49,9 +69,10 @@ impl Base {
         let mark = objects.get(MARK).map_err(refuse)?;
         let mark = match mark {
             None => Mark { revision: Revision(1), history: 0 },
-            Some(bytes) => decode_mark(&bytes).ok_or_else(|| OpenError::Damaged {
-                dir: directory.path().to_owned(),
-                what: "the base has no readable mark".to_owned(),
+            Some(bytes) => decode_mark(&bytes).ok_or_else(|| {
+                let base = directory.base();
+                let what = format!("the base in {} has no readable mark", base.display());
+                OpenError::damaged(directory.path(), what)
             })?,
         };
         Ok((Self { database, objects }, mark))
@@ -168,10 +189,50 @@ fn disk(error: fjall::Error) -> StoreError {
     StoreError::Disk(Arc::new(error))
 }
 
+/// Refuses a base of which files are missing, before the tree makes others in their place.
+fn check(directory: &Directory, expected: Expected) -> Result<(), OpenError> {
+    let dir = directory.path();
+    let base = directory.base();
+    let io = |source| OpenError::Io { dir: dir.to_owned(), source };
+    let missing = if base_files::is_absent(&base).map_err(io)? {
+        let first = Revision(1);
+        let needed = match expected.log {
+            Some(begins) => begins > first.next(),
+            None => expected.reached > first,
+        };
+        needed.then(|| format!("the directory {} is missing or empty", base.display()))
+    } else if expected.was_opened {
+        base_files::missing(&base).map_err(io)?
+    } else {
+        None
+    };
+    missing.map_or(Ok(()), |what| Err(OpenError::damaged(dir, what)))
+}
+
+/// Tells a base that is damaged from a disk that cannot be used.
 fn refusal(directory: &Directory, error: fjall::Error) -> OpenError {
     let dir = directory.path().to_owned();
     match error {
-        fjall::Error::Io(source) => OpenError::Io { dir, source },
-        other => OpenError::Damaged { dir, what: format!("the base cannot be read ({other})") },
+        fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source))
+            if !is_damage(&source) =>
+        {
+            OpenError::Io { dir, source }
+        }
+        other => {
+            let base = directory.base();
+            let suspect = match base_files::empty(&base) {
+                Some(path) => format!("{} is empty", path.display()),
+                None => "a file below it is missing or is not what was written".to_owned(),
+            };
+            let what =
+                format!("the base in {} cannot be read ({other}): {suspect}", base.display());
+            OpenError::damaged(&dir, what)
+        }
     }
+}
+
+/// What the tree says of files that are missing or too short.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    matches!(error.kind(), AlreadyExists | InvalidData | InvalidInput | NotFound | UnexpectedEof)
 }

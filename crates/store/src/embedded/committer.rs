@@ -1,16 +1,16 @@
 //! The one thread that writes the log: write, sync, show, answer.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::failure::WriteError;
 use super::handover::{Handover, Part};
 use super::keeper::Bell;
 use super::log::LogWriter;
 use super::queue::Queue;
 use super::shared::Shared;
 use super::window::Line;
-use crate::{CommitError, Health};
+use crate::CommitError;
 
 pub(crate) struct Committer {
     pub(crate) shared: Arc<Shared>,
@@ -18,6 +18,8 @@ pub(crate) struct Committer {
     pub(crate) handover: Arc<Handover>,
     pub(crate) log: LogWriter,
     pub(crate) keeper: Arc<Bell>,
+    /// Why a group was refused the last time, which is why decisions were discarded.
+    pub(crate) refused: Option<CommitError>,
 }
 
 impl Committer {
@@ -28,30 +30,28 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, mut group: Vec<Part>) {
-        let failure = self.carry_out(&mut group).err();
-        for mut part in group {
-            // Of all writes, also those that lost: a conflict may be one with a write that did not
-            // happen.
-            if let Some(failure) = &failure {
-                part.answers.fill_with(|| Err(failure.clone()));
-            }
-            let mut answers = part.answers.into_iter();
-            for submission in part.submissions {
-                let own = answers.by_ref().take(submission.count).collect();
-                // Whoever is no longer there does not want to know.
-                let _ = submission.answer.send(own);
-            }
+    fn commit(&mut self, group: Vec<Part>) {
+        let round = self.handover.round();
+        let (mut current, discarded): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|part| part.round == round);
+        if let Some(why) = self.refused.clone() {
+            answer(discarded, Some(&why));
         }
+        let failure = self.carry_out(&mut current).err();
+        if let Some(failure) = &failure {
+            self.handover.discard();
+            self.refused = Some(failure.clone());
+        }
+        answer(current, failure.as_ref());
     }
 
     fn carry_out(&mut self, group: &mut [Part]) -> Result<(), CommitError> {
-        if let Health::ReadOnly { why } = self.shared.health() {
-            return Err(CommitError::ReadOnly { why });
-        }
+        self.shared.check_writable()?;
         let lines = self.append(group).map_err(|error| {
-            let why = self.shared.fail(&format!("writing the log failed: {error}"));
-            CommitError::ReadOnly { why }
+            let refusal = self.shared.fail_write("writing the log", &error);
+            // It looks whether there is room again.
+            self.keeper.ring();
+            refusal
         })?;
         if !lines.is_empty() {
             self.show(lines, group);
@@ -60,13 +60,13 @@ impl Committer {
     }
 
     /// Makes records durable; says where they are.
-    fn append(&mut self, group: &mut [Part]) -> io::Result<Vec<Line>> {
+    fn append(&mut self, group: &mut [Part]) -> Result<Vec<Line>, WriteError> {
+        let first = group.iter().find_map(Part::first_revision);
+        let last = group.iter().rev().find_map(Part::last_revision);
         // There may be nothing but conflicts.
-        let Some(first) = group.iter().find_map(Part::first_revision) else {
-            return Ok(Vec::new());
-        };
+        let Some(revisions) = first.zip(last) else { return Ok(Vec::new()) };
         let records = group.iter().map(|part| &part.records[..]);
-        let (segment, mut at) = self.log.append(first, records)?;
+        let (segment, mut at) = self.log.append(revisions, records)?;
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
         let heads = group.iter_mut().flat_map(|part| std::mem::take(&mut part.heads));
         let lines = heads.map(|head| {
@@ -92,6 +92,22 @@ impl Committer {
         if surplus {
             self.queue.hold_up(behind);
             self.keeper.ring();
+        }
+    }
+}
+
+/// Answers the writes of parts. A failure is that of all of them, also of those that lost: a conflict may be one
+/// with a write that did not happen.
+fn answer(parts: Vec<Part>, failure: Option<&CommitError>) {
+    for mut part in parts {
+        if let Some(failure) = failure {
+            part.answers.fill_with(|| Err(failure.clone()));
+        }
+        let mut answers = part.answers.into_iter();
+        for submission in part.submissions {
+            let own = answers.by_ref().take(submission.count).collect();
+            // Whoever is no longer there does not want to know.
+            let _ = submission.answer.send(own);
         }
     }
 }

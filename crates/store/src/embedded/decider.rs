@@ -20,10 +20,12 @@ pub(crate) struct Decider {
     ahead: Ahead,
     /// Of the last record that was encoded.
     last: Last,
+    /// The round that `ahead` and `last` belong to.
+    round: u64,
 }
 
 /// What objects will be when everything has arrived that was decided, and when it was decided. If
-/// something does not arrive, nothing after it is written either. What has arrived long since may
+/// something does not arrive, nothing after it is written either, and a new round begins. What has arrived long since may
 /// still be here: nobody else decides, so it is true.
 type Ahead = HashMap<Slot, (Revision, Option<Held>)>;
 
@@ -33,14 +35,18 @@ struct Last {
     history: u64,
 }
 
+impl Last {
+    /// Of the last record that is shown.
+    fn of(shared: &Shared) -> Self {
+        let window = shared.window.read();
+        Self { revision: window.current(), time: window.time(), history: window.history() }
+    }
+}
+
 impl Decider {
     pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>, handover: Arc<Handover>) -> Self {
-        let last = {
-            let window = shared.window.read();
-            let (revision, time) = (window.current(), window.time());
-            Last { revision, time, history: window.history() }
-        };
-        Self { shared, queue, handover, ahead: Ahead::new(), last }
+        let (last, round) = (Last::of(&shared), handover.round());
+        Self { shared, queue, handover, ahead: Ahead::new(), last, round }
     }
 
     /// Works until the queue is closed.
@@ -53,7 +59,19 @@ impl Decider {
         }
     }
 
+    /// Forgets what was decided and not written. By the time that a round has begun, all that was written in the
+    /// rounds before is shown.
+    fn enter_round(&mut self) {
+        let round = self.handover.round();
+        if self.round != round {
+            self.round = round;
+            self.ahead.clear();
+            self.last = Last::of(&self.shared);
+        }
+    }
+
     fn prepare(&mut self, mut submissions: Vec<Submission>) -> Part {
+        self.enter_round();
         let writes = submissions.iter_mut().flat_map(|it| std::mem::take(&mut it.writes));
         let state = Seen { ahead: &self.ahead, shared: &self.shared };
         let Group { results, entries, states } = ledger::decide(self.last.revision, writes, &state);
@@ -64,7 +82,8 @@ impl Decider {
             let arrived = self.shared.tail.current();
             self.ahead.retain(|_, (decided, _)| *decided > arrived);
         }
-        Part { submissions, answers: results, entries, heads, records }
+        let round = self.round;
+        Part { round, submissions, answers: results, entries, heads, records }
     }
 
     fn encode(&mut self, entries: &[Entry]) -> (Vec<Head>, Vec<u8>) {

@@ -1,8 +1,11 @@
 //! The directory of a store: whose it is, and what format it has.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use super::failure::WriteError;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +45,14 @@ pub enum OpenError {
         known: u32,
     },
     /// What it holds is not what was written.
-    #[error("{} is damaged: {what}; restore it from a backup", dir.display())]
+    #[error("{} is damaged: {what}; {remedy}", dir.display())]
     Damaged {
         /// The store's directory.
         dir: PathBuf,
         /// What was found.
         what: String,
+        /// What can be done about it.
+        remedy: String,
     },
     /// The disk, or the right to use it.
     #[error("cannot open the store in {}", dir.display())]
@@ -60,10 +65,26 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Damage that only a backup helps against.
+    pub(crate) fn damaged(dir: &Path, what: String) -> Self {
+        let remedy = "restore it from a backup".to_owned();
+        Self::Damaged { dir: dir.to_owned(), what, remedy }
+    }
+}
+
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 /// The format while it is written.
 const FORMAT_NEW: &str = "FORMAT.new";
+/// What a file is called while it is written, behind its own name.
+const NEW: &str = ".new";
+/// Only the owner of a store may enter its directories: what is in them may be secret.
+const DIRECTORY_MODE: u32 = 0o700;
+/// Only the owner of a store may read its files.
+const FILE_MODE: u32 = 0o600;
+/// The rights of everybody else.
+const OTHERS: u32 = 0o077;
 const FORMAT_NAME: &str = "masthead-store";
 const FORMAT_VERSION: u32 = 1;
 
@@ -78,11 +99,36 @@ impl Directory {
     /// Takes a directory, and makes it one of a store if it is empty.
     pub(crate) fn claim(path: &Path) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { dir: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(io)?;
+        make_directory(path, DIRECTORY_MODE).map_err(io)?;
         check_is_ours(path)?;
         let lock = lock(path)?;
+        let directory = Self { path: path.to_owned(), lock };
+        directory.tighten();
         write_format(path).map_err(io)?;
-        Ok(Self { path: path.to_owned(), lock })
+        Ok(directory)
+    }
+
+    /// Takes the rights of other users away, which stores of earlier versions gave them. The files of the
+    /// base are reached through its directory only.
+    fn tighten(&self) {
+        let own = [self.path.clone(), self.log(), self.base()];
+        let within = [&self.path, &self.log()].map(|dir| files(dir).unwrap_or_default());
+        let mut changed = 0;
+        for path in own.into_iter().chain(within.into_iter().flatten()) {
+            match tighten(&path) {
+                Ok(false) => {}
+                Ok(true) => changed += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!(%path, %error, "other users of this machine may be able to read this");
+                }
+            }
+        }
+        if changed > 0 {
+            let dir = self.path.display();
+            tracing::info!(%dir, changed, "other users of this machine can no longer read the store");
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -112,6 +158,69 @@ pub(crate) fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Makes a directory that only its owner may enter, if it is not there.
+pub(crate) fn make_private_directory(path: &Path) -> io::Result<()> {
+    make_directory(path, DIRECTORY_MODE)
+}
+
+/// How a file is created that only its owner may read.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE);
+    options
+}
+
+/// Puts a file of the store there, or another one in its place, whole and durable. After a crash the file is
+/// the new one or what it was before.
+pub(crate) fn replace(dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+    let new = dir.join(format!("{name}{NEW}"));
+    let mut options = private();
+    let opened = options.write(true).create(true).truncate(true).open(&new);
+    let mut file = opened.map_err(WriteError::before_sync)?;
+    file.write_all(content).map_err(WriteError::before_sync)?;
+    file.sync_all().map_err(WriteError::Broken)?;
+    fs::rename(new, dir.join(name)).map_err(WriteError::before_sync)?;
+    sync(dir).map_err(WriteError::Broken)
+}
+
+/// Makes a directory, and those above it, durable. The mode is that of the last one.
+fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        make_directory(above, 0o777)?;
+    }
+    match DirBuilder::new().mode(mode).create(path) {
+        // Another process may be starting, too.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        done => done?,
+    }
+    match sync(above.unwrap_or(Path::new("."))) {
+        // A directory that may be written to and not read cannot be synced.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// The files of a directory, without the directories in it.
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir)?.collect::<Result<Vec<_>, _>>()?;
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    Ok(entries.into_iter().filter(is_file).map(|entry| entry.path()).collect())
+}
+
+/// Takes the rights of others away. Says whether they had some.
+fn tighten(path: &Path) -> io::Result<bool> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & OTHERS == 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS))?;
+    Ok(true)
+}
+
 fn check_is_ours(dir: &Path) -> Result<(), OpenError> {
     let foreign = |what: String| OpenError::Foreign { dir: dir.to_owned(), what };
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
@@ -122,7 +231,10 @@ fn check_is_ours(dir: &Path) -> Result<(), OpenError> {
             let mut entries = fs::read_dir(dir).map_err(io)?.filter_map(Result::ok);
             match entries.find(|entry| entry.file_name() != LOCK && entry.file_name() != FORMAT_NEW)
             {
-                Some(entry) => Err(foreign(entry.file_name().display().to_string())),
+                Some(entry) => {
+                    let found = entry.file_name();
+                    Err(foreign(format!("it has {} and no {FORMAT}", found.display())))
+                }
                 None => Ok(()),
             }
         }
@@ -150,7 +262,7 @@ fn check_format(dir: &Path, text: &str) -> Result<(), OpenError> {
 
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io { dir: dir.to_owned(), source };
-    let mut options = OpenOptions::new();
+    let mut options = private();
     let file = options.create(true).truncate(false).write(true).open(dir.join(LOCK)).map_err(io)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -163,12 +275,8 @@ fn write_format(dir: &Path) -> io::Result<()> {
     if dir.join(FORMAT).exists() {
         return Ok(());
     }
-    let path = dir.join(FORMAT_NEW);
-    let mut file = File::create(&path)?;
-    writeln!(file, "{FORMAT_NAME} {FORMAT_VERSION}")?;
-    file.sync_all()?;
-    fs::rename(path, dir.join(FORMAT))?;
-    sync(dir)
+    let text = format!("{FORMAT_NAME} {FORMAT_VERSION}\n");
+    replace(dir, FORMAT, text.as_bytes()).map_err(WriteError::into_source)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::limits::{GROUP_BYTES_MAX, GROUP_WRITES_MAX};
 
 /// Some calls, decided and encoded.
 pub(crate) struct Part {
+    /// The round of decisions that this is one of. See [`Handover::discard`].
+    pub(crate) round: u64,
     pub(crate) submissions: Vec<Submission>,
     /// One for each write of the submissions, if the disk does its part.
     pub(crate) answers: Answers,
@@ -21,6 +23,10 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn first_revision(&self) -> Option<Revision> {
         self.heads.first().map(|head| head.revision)
+    }
+
+    pub(crate) fn last_revision(&self) -> Option<Revision> {
+        self.heads.last().map(|head| head.revision)
     }
 }
 
@@ -36,10 +42,24 @@ struct Waiting {
     parts: Vec<Part>,
     writes: usize,
     bytes: usize,
+    /// Counts how often decisions were discarded.
+    round: u64,
     closed: bool,
 }
 
 impl Handover {
+    /// The present round of decisions.
+    pub(crate) fn round(&self) -> u64 {
+        self.waiting.lock().round
+    }
+
+    /// Begins a new round. Parts of the rounds before it were decided on the assumption that a group would be
+    /// written which was not, so none of them may be written either. The decider begins again from what is
+    /// stored.
+    pub(crate) fn discard(&self) {
+        self.waiting.lock().round += 1;
+    }
+
     /// Adds a part, when there is room for it. Says whether somebody will take it.
     pub(crate) fn give(&self, part: Part) -> bool {
         let mut waiting = self.waiting.lock();
@@ -61,8 +81,9 @@ impl Handover {
         while waiting.parts.is_empty() && !waiting.closed {
             self.changed.wait(&mut waiting);
         }
-        let closed = waiting.closed;
-        let taken = std::mem::replace(&mut *waiting, Waiting { closed, ..Waiting::default() });
+        let (round, closed) = (waiting.round, waiting.closed);
+        let rest = Waiting { round, closed, ..Waiting::default() };
+        let taken = std::mem::replace(&mut *waiting, rest);
         drop(waiting);
         self.changed.notify_one();
         (!taken.parts.is_empty()).then_some(taken.parts)
@@ -90,7 +111,7 @@ mod tests {
     fn part(writes: usize, bytes: usize) -> Part {
         let answers = (0..writes).map(|_| Err(crate::CommitError::Busy)).collect();
         let (submissions, entries, heads) = (Vec::new(), Vec::new(), Vec::new());
-        Part { submissions, answers, entries, heads, records: vec![0; bytes] }
+        Part { round: 0, submissions, answers, entries, heads, records: vec![0; bytes] }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The thread that lets history go: it folds the oldest lines of the log into the base.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use tokio::sync::oneshot;
 
 use super::base::Mark;
 use super::queue::Queue;
+use super::room;
 use super::shared::{Shared, read};
 use super::window::Line;
 use crate::limits::{
     FOLD_BYTES_MAX, FOLD_LINES_MAX, KEEP_CHECK_MAX, KEEP_CHECK_MIN, QUEUE_COMPACTIONS_MAX,
+    ROOM_CHECK_EVERY,
 };
 use crate::{Health, StoreError};
 
@@ -93,7 +96,8 @@ impl Keeper {
     /// Works until the bell is closed.
     pub(crate) fn run(self) {
         let every = (self.shared.settings.keep_age / 8).clamp(KEEP_CHECK_MIN, KEEP_CHECK_MAX);
-        while let Some(compactions) = self.bell.wait(every) {
+        while let Some(compactions) = self.bell.wait(self.pause(every)) {
+            self.shared.try_room();
             for (before, answer) in compactions {
                 let done = self.fold(before.min(self.shared.tail.current()));
                 // Whoever is no longer there does not want to know.
@@ -102,6 +106,11 @@ impl Keeper {
             // A failure is the store's state by now, and nobody waits for this.
             let _ = self.fold_surplus();
         }
+    }
+
+    /// How long nothing has to be done unless the bell is rung.
+    fn pause(&self, every: Duration) -> Duration {
+        if self.shared.is_full() { every.min(ROOM_CHECK_EVERY) } else { every }
     }
 
     fn fold_surplus(&self) -> Result<(), StoreError> {
@@ -122,10 +131,13 @@ impl Keeper {
             if self.bell.closed() {
                 return Err(StoreError::Closed);
             }
-            let step = self.shared.fold(up_to);
+            self.shared.check_room_for_fold()?;
+            let lines = self.shared.oldest_lines(up_to);
+            let Some(last) = lines.last() else { return Ok(()) };
+            self.shared.prepare_fold(last)?;
+            let step = self.shared.fold(&lines, last);
             step.inspect_err(|error| {
-                let why = format!("folding history into the base failed: {}", root(error));
-                self.shared.fail(&why);
+                self.shared.fail("folding history into the base", error);
             })?;
         }
         Ok(())
@@ -133,13 +145,32 @@ impl Keeper {
 }
 
 impl Shared {
-    /// Moves some of the oldest lines into the base.
+    /// Fails if the disk is nearly full. What the base writes then fails somewhere in the midst of it, and only a
+    /// restart helps against that, while a log that is full goes on when there is room.
+    fn check_room_for_fold(&self) -> Result<(), StoreError> {
+        if room::is_enough_for_fold(self.dir()) {
+            return Ok(());
+        }
+        let dir = self.dir().display();
+        let why = format!("{dir} has no room to fold history; free space on its disk");
+        let error = io::Error::new(io::ErrorKind::StorageFull, why);
+        Err(StoreError::Disk(Arc::new(error)))
+    }
+
+    /// Makes sure that the file of the log that comes last is missed if it goes, also when the base has got to the
+    /// next step of a fold.
+    fn prepare_fold(&self, last: &Line) -> Result<(), StoreError> {
+        self.reached.fold(last.head.revision).map_err(|error| {
+            self.fail_write("noting what the log has reached", &error);
+            StoreError::Disk(Arc::new(error.into_source()))
+        })
+    }
+
+    /// Moves lines into the base, which are the oldest.
     ///
     /// First nobody may read before them any more; then the base may change, hidden by the lines
     /// that are still there; then they go. So the lock is never held while the disk works.
-    fn fold(&self, up_to: Revision) -> Result<(), StoreError> {
-        let lines = self.oldest_lines(up_to);
-        let Some(last) = lines.last() else { return Ok(()) };
+    fn fold(&self, lines: &[Line], last: &Line) -> Result<(), StoreError> {
         let mark = Mark { revision: last.head.revision, history: last.head.history };
         let mut change = self.base.change();
         let newest: HashMap<_, _> = lines.iter().map(|line| (&line.head.slot, line)).collect();
@@ -165,6 +196,7 @@ impl Shared {
         self.tail.forget(oldest);
     }
 
+    /// The lines that one step of a fold moves.
     fn oldest_lines(&self, up_to: Revision) -> Vec<Line> {
         let window = self.window.read();
         let mut bytes = 0;
@@ -175,15 +207,6 @@ impl Shared {
         });
         lines.cloned().collect()
     }
-}
-
-/// What an error comes from.
-fn root(error: &StoreError) -> String {
-    let mut error: &dyn std::error::Error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The log on disk: segments of records.
 //!
-//! **Invariant:** only the last segment is written to, and only at its end.
+//! **Invariant:** only the last segment is written to, and only at its end. What is taken back from there was
+//! never answered.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,10 @@ use std::sync::Arc;
 use masthead_core::Revision;
 use parking_lot::Mutex;
 
-use super::directory::sync;
+use super::directory::{self, private, sync};
+use super::failure::WriteError;
+use super::reached::Reached;
+use super::room;
 use crate::limits::READ_BUFFER_BYTES;
 
 thread_local! {
@@ -21,13 +25,16 @@ thread_local! {
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a segment is written through. Tests put one there that fails.
+/// What a segment is written through.
 pub(crate) trait Media: Send {
     /// Writes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns when everything is on disk that was written.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Takes back what was written from a position on, and returns when that is on disk.
+    fn cut(&mut self, end: u64) -> io::Result<()>;
 }
 
 impl Media for File {
@@ -38,10 +45,35 @@ impl Media for File {
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
     }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.set_len(end)?;
+        self.sync_all()
+    }
 }
 
-/// Makes the media of a new segment.
-pub(crate) type MakeMedia = Arc<dyn Fn(File) -> Box<dyn Media> + Send + Sync>;
+/// The disk that a store is on. Tests put one there that fails.
+pub(crate) trait Disk: Send + Sync {
+    /// What a new segment is written through.
+    fn media(&self, file: File) -> Box<dyn Media> {
+        Box::new(file)
+    }
+
+    /// Puts a file of the store there, or another one in its place, whole and durable.
+    fn replace(&self, dir: &Path, name: &str, content: &[u8]) -> Result<(), WriteError> {
+        directory::replace(dir, name, content)
+    }
+
+    /// Finds out whether there is room by writing to a store's directory.
+    fn probe(&self, dir: &Path) -> Result<(), WriteError> {
+        room::probe(dir)
+    }
+}
+
+/// The disk as it is.
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {}
 
 /// One file of the log. Its name is its first revision.
 pub(crate) struct Segment {
@@ -52,7 +84,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn open(path: &Path, first: Revision) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let file = private().read(true).append(true).create(true).open(path)?;
         Ok(Self { first, path: path.to_owned(), file })
     }
 
@@ -105,10 +137,11 @@ impl Segments {
         Self { dir, files: Mutex::new(files) }
     }
 
-    /// A new last one.
-    fn begin(&self, first: Revision) -> io::Result<Arc<Segment>> {
-        let segment = Arc::new(Segment::open(&self.dir.join(file_name(first)), first)?);
-        sync(&self.dir)?;
+    /// A new last file, which is durable.
+    fn begin(&self, first: Revision) -> Result<Arc<Segment>, WriteError> {
+        let segment = Segment::open(&self.dir.join(file_name(first)), first);
+        let segment = Arc::new(segment.map_err(WriteError::before_sync)?);
+        sync(&self.dir).map_err(WriteError::Broken)?;
         self.files.lock().push_back(segment.clone());
         Ok(segment)
     }
@@ -123,13 +156,19 @@ impl Segments {
         Ok(())
     }
 
+    /// The first revisions of the newest files, oldest first.
+    pub(crate) fn newest(&self, most: usize) -> Vec<Revision> {
+        let files = self.files.lock();
+        files.range(files.len().saturating_sub(most)..).map(|segment| segment.first).collect()
+    }
+
     fn last(&self) -> Option<Arc<Segment>> {
         self.files.lock().back().cloned()
     }
 }
 
-/// Fixed width, so that names sort as revisions do.
-fn file_name(first: Revision) -> String {
+/// The name of the file with a first revision. Its width is fixed, so that names sort as revisions do.
+pub(crate) fn file_name(first: Revision) -> String {
     format!("{:020}.log", first.0)
 }
 
@@ -142,7 +181,8 @@ pub(crate) fn first_revision(file_name: &str) -> Option<Revision> {
 /// The writing end of the log.
 pub(crate) struct LogWriter {
     segments: Arc<Segments>,
-    make: MakeMedia,
+    reached: Arc<Reached>,
+    disk: Arc<dyn Disk>,
     segment_bytes: u64,
     active: Option<Active>,
 }
@@ -154,45 +194,66 @@ struct Active {
 }
 
 impl LogWriter {
-    /// Goes on behind the last record.
+    /// Goes on behind the last record if `resumes`, else in a new file.
     pub(crate) fn new(
         segments: Arc<Segments>,
-        make: MakeMedia,
+        reached: Arc<Reached>,
+        disk: Arc<dyn Disk>,
         segment_bytes: u64,
+        resumes: bool,
     ) -> io::Result<Self> {
-        let active = match segments.last() {
-            Some(segment) => Some(Active::new(segment, &make)?),
+        let active = match segments.last().filter(|_| resumes) {
+            Some(segment) => Some(Active::new(segment, &*disk)?),
             None => None,
         };
-        Ok(Self { segments, make, segment_bytes, active })
+        Ok(Self { segments, reached, disk, segment_bytes, active })
     }
 
-    /// Writes records, the first of which has this revision, and returns when they are on disk: the
-    /// segment they are in, and where. After an error nothing may be written any more.
+    /// Writes records of the revisions from `first` to `last`, and returns when they are on disk: the segment
+    /// they are in, and where. If there is no room, the log is what it was before.
     pub(crate) fn append<'a>(
         &mut self,
-        first: Revision,
+        (first, last): (Revision, Revision),
         records: impl Iterator<Item = &'a [u8]>,
-    ) -> io::Result<(Arc<Segment>, u64)> {
-        if self.active.as_ref().is_none_or(|active| active.end >= self.segment_bytes) {
+    ) -> Result<(Arc<Segment>, u64), WriteError> {
+        let is_full = |active: &Active| active.end > 0 && active.end >= self.segment_bytes;
+        if self.active.as_ref().is_none_or(is_full) {
             let segment = self.segments.begin(first)?;
-            self.active = Some(Active::new(segment, &self.make)?);
+            let active = Active::new(segment, &*self.disk);
+            self.active = Some(active.map_err(WriteError::before_sync)?);
         }
         let active = self.active.as_mut().expect("there is an active segment now");
         let at = active.end;
-        for records in records {
-            active.media.append(records)?;
-            active.end += records.len() as u64;
+        let written = active.write(records).and_then(|()| self.reached.advance(last, at == 0));
+        match written {
+            Ok(()) => Ok((active.segment.clone(), at)),
+            Err(WriteError::NoRoom(error)) => {
+                active.cut(at).map_err(WriteError::Broken)?;
+                Err(WriteError::NoRoom(error))
+            }
+            Err(broken) => Err(broken),
         }
-        active.media.sync()?;
-        Ok((active.segment.clone(), at))
     }
 }
 
 impl Active {
-    fn new(segment: Arc<Segment>, make: &MakeMedia) -> io::Result<Self> {
+    fn new(segment: Arc<Segment>, disk: &dyn Disk) -> io::Result<Self> {
         let file = segment.file.try_clone()?;
         let end = file.metadata()?.len();
-        Ok(Self { segment, media: make(file), end })
+        Ok(Self { segment, media: disk.media(file), end })
+    }
+
+    fn write<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) -> Result<(), WriteError> {
+        for records in records {
+            self.media.append(records).map_err(WriteError::before_sync)?;
+            self.end += records.len() as u64;
+        }
+        self.media.sync().map_err(WriteError::Broken)
+    }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.media.cut(end)?;
+        self.end = end;
+        Ok(())
     }
 }

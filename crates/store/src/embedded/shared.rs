@@ -6,6 +6,9 @@
 //!
 //! Lock order: window, then tail.
 
+use std::error::Error;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -15,14 +18,17 @@ use parking_lot::{Mutex, RwLock};
 
 use super::base::Base;
 use super::directory::Directory;
-use super::log::Segments;
+use super::failure::{WriteError, is_no_room, root};
+use super::log::{Disk, Segments};
+use super::reached::Reached;
 use super::record;
+use super::room;
 use super::window::{Line, Window};
 use crate::ledger::{self, Held, Slot};
 use crate::limits::{EVENTS_BATCH_BYTES_MAX, EVENTS_BATCH_MAX, RANGE_CHUNK_VALUES};
 use crate::page::PageBuilder;
 use crate::tail::Tail;
-use crate::{Event, Health, Range, RangePage, Settings, StoreError, Value};
+use crate::{CommitError, Event, Health, Range, RangePage, Settings, StoreError, Value};
 
 pub(crate) struct Shared {
     pub(crate) window: RwLock<Window>,
@@ -30,11 +36,22 @@ pub(crate) struct Shared {
     pub(crate) segments: Arc<Segments>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) settings: Settings,
+    pub(crate) reached: Arc<Reached>,
     /// Groups that were synced.
     pub(crate) groups: AtomicU64,
-    health: Mutex<Health>,
+    condition: Mutex<Condition>,
+    disk: Arc<dyn Disk>,
     /// Last, so that the directory is free when everything else is closed.
-    _directory: Directory,
+    directory: Directory,
+}
+
+/// Whether anything can be written.
+enum Condition {
+    Writable,
+    /// Nothing is written until there is room again.
+    Full(Arc<str>),
+    /// Nothing is written until a restart.
+    Broken(Arc<str>),
 }
 
 /// An object found by a range, before its body is read.
@@ -49,28 +66,105 @@ impl Shared {
         base: Base,
         window: Window,
         segments: Arc<Segments>,
+        reached: Arc<Reached>,
         settings: Settings,
+        disk: Arc<dyn Disk>,
     ) -> Self {
         let tail = Arc::new(Tail::new(window.oldest(), window.current(), settings.tail_bytes));
-        let (window, health) = (RwLock::new(window), Mutex::new(Health::Writable));
+        let (window, condition) = (RwLock::new(window), Mutex::new(Condition::Writable));
         let groups = AtomicU64::new(0);
-        Self { window, base, segments, tail, settings, groups, health, _directory: directory }
+        Self { window, base, segments, tail, settings, reached, groups, condition, disk, directory }
+    }
+
+    /// The store's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) fn health(&self) -> Health {
-        self.health.lock().clone()
+        match &*self.condition.lock() {
+            Condition::Writable => Health::Writable,
+            Condition::Full(why) | Condition::Broken(why) => Health::ReadOnly { why: why.clone() },
+        }
     }
 
-    /// Says why nothing is written from now on; the first reason stays.
-    pub(crate) fn fail(&self, why: &str) -> Arc<str> {
-        let mut health = self.health.lock();
-        if let Health::ReadOnly { why } = &*health {
+    /// Fails while nothing can be written.
+    pub(crate) fn check_writable(&self) -> Result<(), CommitError> {
+        match &*self.condition.lock() {
+            Condition::Writable => Ok(()),
+            Condition::Full(why) => Err(CommitError::Full { why: why.clone() }),
+            Condition::Broken(why) => Err(CommitError::ReadOnly { why: why.clone() }),
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(*self.condition.lock(), Condition::Full(_))
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(*self.condition.lock(), Condition::Broken(_))
+    }
+
+    /// Takes note that something could not be written, and says what becomes of the writes.
+    pub(crate) fn fail_write(&self, what: &str, error: &WriteError) -> CommitError {
+        match error {
+            WriteError::NoRoom(error) => CommitError::Full { why: self.fill(what, error) },
+            WriteError::Broken(error) => CommitError::ReadOnly { why: self.fail(what, error) },
+        }
+    }
+
+    /// Says why nothing is written until a restart; the first reason stays.
+    pub(crate) fn fail(&self, what: &str, error: &(dyn Error + 'static)) -> Arc<str> {
+        let mut condition = self.condition.lock();
+        if let Condition::Broken(why) = &*condition {
             return why.clone();
         }
+        let (dir, error) = (self.dir().display(), root(error));
+        let says_so = error.downcast_ref::<io::Error>().is_some_and(is_no_room);
+        let is_full = says_so || !room::is_enough_for_fold(self.dir());
+        let remedy = if is_full { "free space on its disk" } else { "check its disk" };
+        let why = format!("{what} in {dir} failed: {error}; {remedy}, then restart the server");
         tracing::error!(why, "the store is read-only until a restart");
         let why: Arc<str> = why.into();
-        *health = Health::ReadOnly { why: why.clone() };
+        *condition = Condition::Broken(why.clone());
         why
+    }
+
+    /// Says why nothing is written until there is room.
+    fn fill(&self, what: &str, error: &io::Error) -> Arc<str> {
+        let mut condition = self.condition.lock();
+        if let Condition::Full(why) | Condition::Broken(why) = &*condition {
+            return why.clone();
+        }
+        let dir = self.dir().display();
+        let why = format!(
+            "{what} in {dir} failed: {error}; free space on its disk, and the store takes writes again by itself"
+        );
+        tracing::error!(why, "the store is out of space and takes no writes");
+        let why: Arc<str> = why.into();
+        *condition = Condition::Full(why.clone());
+        why
+    }
+
+    /// Takes writes again if there is room by now.
+    pub(crate) fn try_room(&self) {
+        if !self.is_full() {
+            return;
+        }
+        let tried = self.disk.probe(self.dir()).and_then(|()| self.reached.settle());
+        match tried {
+            Err(WriteError::NoRoom(_)) => {}
+            Err(WriteError::Broken(error)) => {
+                self.fail("trying whether there is room", &error);
+            }
+            Ok(()) => {
+                let mut condition = self.condition.lock();
+                if matches!(*condition, Condition::Full(_)) {
+                    tracing::info!(dir = %self.dir().display(), "there is room: the store takes writes again");
+                    *condition = Condition::Writable;
+                }
+            }
+        }
     }
 
     /// The newest state of an object.

@@ -108,7 +108,8 @@ fn check_log(store: &EmbeddedStore, oldest: Revision, current: Revision) {
     }
 }
 
-fn stored(store: &EmbeddedStore) -> BTreeMap<ObjectKey, Revision> {
+/// All objects of a store, with their revisions.
+pub(crate) fn stored(store: &EmbeddedStore) -> BTreeMap<ObjectKey, Revision> {
     let at = block_on(store.current()).unwrap();
     let (mut after, mut all) = (None, BTreeMap::new());
     loop {
