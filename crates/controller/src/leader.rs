@@ -64,6 +64,12 @@ impl Leadership {
         }
     }
 
+    /// Waits until the campaign is over, and with it every chance to lead.
+    pub(crate) async fn abandoned(&self) {
+        let Some(mut terms) = self.0.clone() else { return std::future::pending().await };
+        while terms.changed().await.is_ok() {}
+    }
+
     /// Waits until one does not.
     pub async fn lost(&self) {
         self.end_of(self.term()).await;

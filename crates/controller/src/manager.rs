@@ -244,10 +244,12 @@ impl Leading<'_> {
     ) {
         while !running.is_empty() {
             let ended = tokio::select! {
-                Some(joined) = running.join_next() => controller_ended(joined, stop),
+                // A controller also ends because of what it needs: that comes first.
+                biased;
                 Some(joined) = campaign.join_next() => {
                     Some(RunError::Task(task_ended(ELECTION, joined)))
                 }
+                Some(joined) = running.join_next() => controller_ended(joined, stop),
                 ended = trouble(self.factory, &self.handles, &mut self.serving), if self.ended.is_none() => {
                     Some(ended)
                 }

@@ -20,7 +20,7 @@ use crate::part::Part;
 use crate::report::{SyncError, SyncReport};
 use crate::subscriber::Subscriber;
 use crate::subscription::Subscription;
-use crate::{Entry, Index, Lister};
+use crate::{Entry, Index, Lister, TaskEnded};
 
 /// A cache that follows a server, and those who listen to it.
 ///
@@ -129,6 +129,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     /// Waits until it was, within its own time-out.
     pub async fn wait_for_sync(&self) -> Result<SyncReport, SyncError> {
         self.factory.wait_for(&self.parts).await
+    }
+
+    /// Waits until nothing fills its cache any more although nothing stopped that: because of a bug, see
+    /// [`Factory::task_ended`].
+    pub async fn task_ended(&self) -> TaskEnded {
+        let all = self.parts.iter().map(|part| Box::pin(part.ended()));
+        futures_util::future::select_all(all).await.0
     }
 
     /// How far it is; of several namespaces, each.

@@ -19,7 +19,7 @@ use crate::entry::Reading;
 use crate::representation::Packer;
 use crate::saved::{self, Saved};
 use crate::subscriber::Subscriber;
-use crate::tasks::Tasks;
+use crate::tasks::{TaskEnded, Tasks};
 use crate::user_calls::UserFunction;
 use crate::{HandlerReport, Representation, ResourceReport};
 
@@ -178,10 +178,23 @@ impl Part {
         &self,
         driver: impl Future<Output = Writer> + Send + 'static,
     ) -> JoinHandle<Option<Writer>> {
-        let (name, report) = (format!("reflector of {}", self.resource()), self.report.clone());
-        self.tasks.spawn(name, driver.map(Some), move |ended| {
+        let report = self.report.clone();
+        self.tasks.spawn(self.task_name(), driver.map(Some), move |ended| {
             report.send_modify(|report| report.ended = Some(ended.reason.clone()));
         })
+    }
+
+    /// What the task that fills the cache is called.
+    fn task_name(&self) -> String {
+        format!("reflector of {}", self.resource())
+    }
+
+    /// Waits until the driver ends unexpectedly.
+    pub(crate) async fn ended(&self) -> TaskEnded {
+        let mut report = self.report();
+        let ended = report.wait_for(|report| report.ended.is_some()).await;
+        let reason = ended.expect("the sender is held with `self`").ended.clone();
+        TaskEnded::new(&self.task_name(), &reason.unwrap_or_default())
     }
 
     fn driver(&self, writer: Writer) -> Driver<Arc<dyn Source>> {

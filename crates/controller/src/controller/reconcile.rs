@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use masthead_core::{ObjectKey, Resource, Revision};
-use masthead_informer::{Entry, Informer, Kind, SyncError};
+use masthead_informer::{Entry, Informer, Kind, SyncError, TaskEnded};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
@@ -151,6 +151,8 @@ pub(super) trait Reads: Send + Sync {
     /// Says whether it got there in time.
     fn wait_for(&self, write: Write, deadline: Duration) -> BoxFuture<'_, bool>;
     fn synced(&self) -> BoxFuture<'_, Result<(), SyncError>>;
+    /// Waits until nothing fills the cache any more.
+    fn ended(&self) -> BoxFuture<'_, TaskEnded>;
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Reads for Informer<K> {
@@ -171,6 +173,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Reads for Informer<K> {
 
     fn synced(&self) -> BoxFuture<'_, Result<(), SyncError>> {
         Box::pin(async move { self.wait_for_sync().await.map(drop) })
+    }
+
+    fn ended(&self) -> BoxFuture<'_, TaskEnded> {
+        Box::pin(self.task_ended())
     }
 }
 

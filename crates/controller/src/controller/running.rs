@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use masthead_core::{Panic, contain_future, planted};
 use masthead_informer::{SyncError, TaskEnded};
 use serde::de::DeserializeOwned;
@@ -51,6 +52,7 @@ where
             biased;
             () = stop.cancelled() => {}
             task = tasks.ended(|| shared.queue.is_shut_down()) => ended = Some(task),
+            task = needed(&shared) => ended = Some(task),
         }
     }
     if let Some(ended) = &ended {
@@ -71,6 +73,17 @@ where
 async fn synced<K, R>(shared: &Shared<K, R>) -> Result<(), SyncError> {
     let reads = shared.reads.iter().map(|it| it.synced());
     futures_util::future::try_join_all(reads).await.map(drop)
+}
+
+/// Waits for the end of what the controller needs and does not run itself: what fills its caches, of whatever
+/// factory they are, and the election that it takes part in.
+async fn needed<K, R>(shared: &Shared<K, R>) -> TaskEnded {
+    // One of them is always there: that of the controller's own objects.
+    let caches = select_all(shared.reads.iter().map(|cache| cache.ended()));
+    tokio::select! {
+        (ended, ..) = caches => ended,
+        () = shared.leadership.abandoned() => TaskEnded::returned("leader election"),
+    }
 }
 
 /// Has an unexpected end seen: in the log, in the report, in the metrics.

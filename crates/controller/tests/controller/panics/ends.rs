@@ -226,6 +226,51 @@ async fn a_manager_ends_if_nothing_fills_a_cache_any_more() {
     assert!(is_seen, "{error:?}");
 }
 
+/// Without a manager, and with a cache of another factory.
+#[tokio::test(start_paused = true)]
+async fn a_controller_ends_if_nothing_fills_a_cache_that_it_reads() {
+    let (life, other) = (Life::new(), Life::new());
+    other.map("a", json!({}));
+    let maps = fragile(&other);
+    other.factory.start();
+    let controller = life.controller().watches(&maps, |_: &Entry<Fragile>| Vec::new());
+    let mut running = life.run(controller);
+    sleep(MINUTE).await;
+    BREAKS.set(true);
+    let mut result = None;
+    for n in 0..100 {
+        other.map("a", labelled(n));
+        if let Ok(joined) = timeout(Duration::from_secs(1), &mut running.task).await {
+            result = Some(joined.unwrap());
+            break;
+        }
+    }
+    BREAKS.set(false);
+    let (controller, task, reason) = ended(result.expect("old states are dropped some time"));
+    assert_eq!((controller.as_str(), task.as_str()), ("maps", "reflector of configmaps"));
+    assert_eq!(reason, "it panicked: fragile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_ends_if_the_campaign_that_it_takes_part_in_is_dropped() {
+    let life = Life::new();
+    life.map("a", json!({}));
+    let direct = || (Duration::ZERO, Duration::ZERO);
+    let client = life.world.client(Box::new(direct));
+    let election = LeaderElection::new(client, "default", "lock", "it");
+    let (leadership, campaign) = election.campaign(CancellationToken::new());
+    let campaign = tokio::spawn(campaign);
+    life.factory.start();
+    let runner = idle(&life, "maps");
+    let running = tokio::spawn(runner.run_while(leadership, life.stop.clone()));
+    sleep(MINUTE).await;
+    assert!(!running.is_finished());
+    campaign.abort();
+    let result = timeout(MINUTE, running).await.expect("it ends").unwrap();
+    let (controller, task, _) = ended(result);
+    assert_eq!((controller.as_str(), task.as_str()), ("maps", "leader election"));
+}
+
 /// An answer of the endpoints.
 async fn ask(address: std::net::SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.ok()?;
