@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,9 @@ pub(crate) fn up(program: Option<PathBuf>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let folder = std::env::temp_dir().join(format!("masthead-cluster-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    // The tokens of administrators are in there, and everybody may look into the directory above.
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|error| format!("{}: {error}", folder.display()))?;
     say("starting three etcd members (the first time etcd is built, half a minute)");
     let etcd = EtcdCluster::start(MEMBERS, &EtcdOptions::default());
     let endpoints = etcd.endpoints();

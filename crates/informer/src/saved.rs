@@ -2,9 +2,12 @@
 //!
 //! A file is a line of JSON that says what it is, then each object as its length and its bytes, then a
 //! checksum of all before it. It is written beside its place and moved there whole.
+//!
+//! Only its owner may read it: objects may be secret.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -48,6 +51,10 @@ pub enum SavedError {
 }
 
 const VERSION: u32 = 1;
+/// Of a file of objects.
+const FILE_MODE: u32 = 0o600;
+/// The rights of everybody but the owner of a file.
+const OTHERS: u32 = 0o077;
 
 fn header(wanted: &Wanted, revision: Revision, objects: usize) -> Header {
     Header {
@@ -71,7 +78,8 @@ impl Saved<'_> {
     pub(crate) fn write(&self, path: &Path) -> Result<(), SavedError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let mut out = Checked { out: BufWriter::new(File::create(&beside)?), sum: Xxh3::new() };
+        let file = create_private(Path::new(&beside))?;
+        let mut out = Checked { out: BufWriter::new(file), sum: Xxh3::new() };
         let header = header(self.wanted, self.snapshot.revision(), self.snapshot.len());
         serde_json::to_writer(&mut out, &header).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
@@ -88,6 +96,23 @@ impl Saved<'_> {
         file.sync_all()?;
         Ok(fs::rename(beside, path)?)
     }
+}
+
+/// Creates a file that only its owner may read, or empties one and makes it so.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    tighten(&file)?;
+    Ok(file)
+}
+
+/// Takes the rights of other users away.
+fn tighten(file: &File) -> io::Result<()> {
+    let mode = file.metadata()?.permissions().mode();
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(mode & !OTHERS))
 }
 
 struct Checked {
@@ -117,6 +142,11 @@ pub(crate) fn read(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    // Earlier versions let others read it.
+    if let Err(error) = tighten(&file) {
+        let path = path.display();
+        tracing::warn!(%path, %error, "other users of this machine may be able to read this cache");
+    }
     if file.metadata()?.len() > SAVED_BYTES_MAX {
         return Err(SavedError::TooLarge);
     }

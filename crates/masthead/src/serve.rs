@@ -1,6 +1,8 @@
 //! `masthead serve`.
 
+use std::fs::DirBuilder;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +51,8 @@ pub(crate) struct ServeArguments {
     /// Where objects are kept
     #[arg(long, env = "MASTHEAD_STORE", value_enum, default_value_t = StoreKind::Embedded)]
     store: StoreKind,
-    /// Directory of the store and of the server's own credentials
+    /// Directory of the store and of the server's own credentials. If it is absent, it is made for its
+    /// user only
     /// [default: masthead in `XDG_DATA_HOME` or `~/.local/share`]
     #[arg(long, env = "MASTHEAD_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -268,6 +271,7 @@ fn start_logging(arguments: &ServeArguments) -> anyhow::Result<()> {
 #[expect(clippy::print_stdout, reason = "what the user types next")]
 async fn serve(arguments: &ServeArguments, began: Instant) -> anyhow::Result<()> {
     let directory = data_directory(arguments.data_dir.as_deref())?;
+    make_private(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let own = directory.join("credentials");
     let credentials = Credentials::load_or_create(&own, &arguments.certificate_names())?;
     let security = match (&arguments.tls_cert, &arguments.tls_key) {
@@ -353,6 +357,21 @@ async fn open_store(
             Arc::new(EtcdStore::open(settings).await?)
         }
     })
+}
+
+/// Makes a directory that only its owner may enter, if it is not there.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = directory.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        // Another process may be starting, too.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 fn data_directory(asked: Option<&Path>) -> anyhow::Result<PathBuf> {

@@ -128,8 +128,10 @@ impl App {
         let path = request.uri().path().to_owned();
         let answer = self.answer(request, peer, &mut labels).await;
         let response = answer.unwrap_or_else(|status| {
-            // A revision of the future is the client's own affair.
-            if status.code() >= 500 && !status.is_too_large_resource_version() {
+            // A revision of the future is the client's own affair. Why a store takes no writes, it logs once.
+            let is_refused = status.code() == 503 && self.store.health() != Health::Writable;
+            let is_known = status.is_too_large_resource_version() || is_refused;
+            if status.code() >= 500 && !is_known {
                 error!(%method, path, code = status.code(), error = status.message(), "failed");
             }
             respond::status(&status)

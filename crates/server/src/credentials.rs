@@ -366,8 +366,12 @@ fn read(path: &Path) -> Result<String, CredentialsError> {
     })
 }
 
-/// Writes a file that only its user can read, whole or not at all.
+/// Writes a file that only its user can read, whole or not at all. One that is so already is left as it is, so that
+/// a server can also start on a full disk.
 pub fn write_secret(path: &Path, content: &str) -> Result<(), CredentialsError> {
+    if is_secret(path) && fs::read_to_string(path).is_ok_and(|found| found == content) {
+        return Ok(());
+    }
     let temporary = path.with_extension("new");
     let write = || {
         let mut options = OpenOptions::new();
@@ -385,9 +389,34 @@ pub fn write_secret(path: &Path, content: &str) -> Result<(), CredentialsError> 
     })
 }
 
+/// Returns `true` if there is a file that only its user can read.
+fn is_secret(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o777 == 0o600)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_secret_is_written_anew_only_if_it_is_another_or_others_can_read_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("secret");
+        let write = |content: &str| {
+            write_secret(&file, content).expect("is written");
+            let metadata = fs::metadata(&file).expect("is there");
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_to_string(&file).expect("can be read"), content);
+            metadata.ino()
+        };
+        let first = write("one");
+        assert_eq!(write("one"), first);
+        assert_ne!(write("two"), first);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("are set");
+        write("two");
+    }
 
     #[test]
     fn credentials_are_made_once_and_only_their_user_can_read_them() {

@@ -1,5 +1,7 @@
 //! A cache that outlives its process.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use masthead_core::Revision;
@@ -44,6 +46,25 @@ async fn a_saved_cache_is_there_at_once_and_only_what_followed_is_asked_for() {
         assert_eq!(informer.lister().get_str("a/n6").unwrap().decode().unwrap().value, 99);
         assert_eq!(informer.lister().get_str("a/n7").unwrap().decode().unwrap().value, 7);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saved_cache_is_for_its_owner_only() {
+    let (world, place) = (World::new(3), tempfile::tempdir().unwrap());
+    world.put("a/n", 1, "");
+    let saved = place.path().join("things");
+    let mode = || std::fs::metadata(&saved).unwrap().permissions().mode() & 0o777;
+    let for_all = || Permissions::from_mode(0o644);
+    // What a process left that was stopped while it wrote.
+    let beside = place.path().join("things.new");
+    std::fs::write(&beside, "").unwrap();
+    std::fs::set_permissions(&beside, for_all()).unwrap();
+    live(&world, &place, Representation::Raw).await;
+    assert_eq!(mode(), 0o600);
+    // What an earlier version left.
+    std::fs::set_permissions(&saved, for_all()).unwrap();
+    let (_factory, informer) = informer(&world, &place, Representation::Raw);
+    assert_eq!((informer.lister().len(), mode()), (1, 0o600));
 }
 
 #[tokio::test(start_paused = true)]

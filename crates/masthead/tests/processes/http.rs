@@ -37,6 +37,15 @@ impl Client {
         Ok((code, serde_json::from_slice(&body).map_err(io::Error::other)?))
     }
 
+    /// The whole answer to a request for text.
+    pub(crate) fn text(&self, path: &str) -> io::Result<(u16, String)> {
+        let mut stream = self.open("GET", path, "")?;
+        let (code, length) = head(&mut stream)?;
+        let mut body = vec![0; length.ok_or_else(|| io::Error::other("no length"))?];
+        stream.read_exact(&mut body)?;
+        Ok((code, String::from_utf8(body).map_err(io::Error::other)?))
+    }
+
     /// The lines of a watch.
     pub(crate) fn watch(&self, path: &str) -> io::Result<Lines> {
         let mut stream = self.open("GET", path, "")?;

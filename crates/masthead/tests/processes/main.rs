@@ -8,6 +8,7 @@ mod controller;
 mod crash;
 mod examples;
 mod follower;
+mod full_disk;
 mod greedy;
 mod http;
 mod informer;

@@ -1,6 +1,7 @@
 //! `masthead serve` as a command: what it refuses, how it is set up, how it ends.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 
 use crate::http::Client;
@@ -74,14 +75,24 @@ fn flags_count_more_than_the_environment_and_that_more_than_the_file() {
 
 #[test]
 fn everything_secret_is_readable_by_its_user_only() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path(), &[]);
-    let credentials = std::fs::read_dir(directory.path().join("credentials")).unwrap();
-    let files = credentials.map(|it| it.unwrap().path()).chain([server.kubeconfig.clone()]);
-    for file in files {
-        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600, "{}", file.display());
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("data");
+    let server = Server::start(&directory, &[]);
+    let store = directory.join("store");
+    let (base, log) = (store.join("base"), store.join("log"));
+    let folders = [directory.clone(), directory.join("credentials"), store, base, log];
+    let mut files = 0;
+    for folder in folders {
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        // The files of the base are made by its tree; nobody else gets to them.
+        for file in entries.filter(|path| path.is_file() && !folder.ends_with("base")) {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+            files += 1;
+        }
     }
+    assert!(files > 8, "{files} files were looked at");
     assert!(server.url.starts_with("https://127.0.0.1:"));
 }
 

@@ -31,12 +31,14 @@ impl Server {
     }
 
     pub(crate) fn start_on(directory: &Path, listen: &str, arguments: &[&str]) -> Self {
-        let mut child = masthead(&["serve", "--listen", listen, "--data-dir"])
-            .arg(directory)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = masthead(&["serve", "--listen", listen, "--data-dir"]);
+        command.arg(directory).args(arguments);
+        Self::start_with(directory, command)
+    }
+
+    /// Starts by a command that becomes the server, and waits until it is ready.
+    pub(crate) fn start_with(directory: &Path, mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().map(|line| line.unwrap());
         let Some(first) = first else {
@@ -52,6 +54,12 @@ impl Server {
         let token = text.lines().find_map(|line| line.trim().strip_prefix("token: "));
         let token = token.unwrap().to_owned();
         Self { child, url, address, kubeconfig, token }
+    }
+
+    /// A path as the server sees it, which may have file systems of its own.
+    pub(crate) fn seen(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.child.id()));
+        root.join(path.strip_prefix("/").unwrap())
     }
 
     /// What it has in memory.
