@@ -89,7 +89,8 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The disk failed. A compaction that failed so leaves the store read-only.
+    /// The disk failed, or has no room. A compaction that failed in the midst of its work leaves the store
+    /// read-only.
     #[error("the disk failed")]
     Disk(#[source] Arc<dyn Error + Send + Sync>),
     /// The store cannot be reached, or does not answer as it should. A later try may succeed.

@@ -174,6 +174,21 @@ fn a_log_that_cannot_be_cut_back_makes_the_store_read_only_until_a_restart() {
 }
 
 #[test]
+fn the_milestone_names_the_newest_files_of_the_log_and_no_more() {
+    let most = u64::try_from(crate::limits::REACHED_FILES_MAX).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings::default().segment_bytes(1);
+    let store = EmbeddedStore::open(dir.path(), settings).unwrap();
+    for at in 0..most {
+        commit(&store, &at.to_string()).unwrap();
+    }
+    let files = || Milestone::read(dir.path()).unwrap().unwrap().files;
+    assert_eq!(files(), (2..2 + most).map(Revision).collect::<Vec<_>>());
+    commit(&store, "one more").unwrap();
+    assert_eq!(files(), (3..3 + most).map(Revision).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_group_whose_milestone_has_no_room_is_taken_back() {
     let dir = tempfile::tempdir().unwrap();
     let settings = Settings::default().segment_bytes(1);
