@@ -39,6 +39,7 @@ use crate::reads::{Reads, Watcher};
 use crate::respond::{self, Answer};
 use crate::route::{Route, Subresource, Target, Verb};
 use crate::scale;
+use crate::tasks::Tasks;
 use crate::writes::{Changed, DeleteOptions, Writes};
 use crate::zipped::{Pieces, Zipper};
 
@@ -59,6 +60,7 @@ pub(crate) struct App {
     /// Bodies of requests.
     pub(crate) receiving: Arc<Budget>,
     pub(crate) defined: watch::Receiver<u64>,
+    pub(crate) tasks: Arc<Tasks>,
     /// Has everything been done that a client may count on?
     pub(crate) begun: watch::Receiver<bool>,
     pub(crate) address: String,
@@ -267,6 +269,9 @@ impl App {
             // Nobody has to say who they are to ask this, so it does not say where the store is.
             let why = "the store takes no writes: /statz and the server's log say why".to_owned();
             checks.push(("writable", writable, why));
+            let why =
+                "a task of the server panicked: /statz and the server's log say which".to_owned();
+            checks.push(("tasks", self.tasks.panics() == 0, why));
         }
         let failed = checks.iter().any(|(_, fine, _)| !fine);
         let code = if failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };

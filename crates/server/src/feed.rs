@@ -29,6 +29,7 @@ use crate::catalog::Catalog;
 use crate::limits::{KEPT_EVENTS_MAX, LANE_BATCHES_MAX, STORE_PACE};
 use crate::packing::{Packer, Packing};
 use crate::resources::Kind;
+use crate::tasks::Tasks;
 use crate::unreadable::UnreadableObjects;
 
 /// Keeps a cache for each resource in step with the store.
@@ -43,6 +44,7 @@ pub(crate) struct Feed {
     /// How often the store was found to have gone back.
     rewound: Arc<watch::Sender<u64>>,
     life: Mutex<Arc<Life>>,
+    tasks: Arc<Tasks>,
 }
 
 /// Following the store for as long as it does not go back. Ends with its last reference.
@@ -77,12 +79,13 @@ impl Feed {
         history: HistoryLimits,
         compress: Option<usize>,
         seed: u64,
+        tasks: Arc<Tasks>,
     ) -> Self {
         let rewound = Arc::new(watch::Sender::new(0));
         let unreadable = Arc::new(UnreadableObjects::default());
         let life = Life::new(&store, &catalog, &rewound, &unreadable, compress);
         let life = Mutex::new(life);
-        Self { store, catalog, history, compress, seed, unreadable, rewound, life }
+        Self { store, catalog, history, compress, seed, unreadable, rewound, life, tasks }
     }
 
     /// Forgets everything: the store is not what it was. Caches have to be opened anew.
@@ -105,8 +108,8 @@ impl Feed {
     /// Starts to follow: from here on the store's history is replayed into the caches.
     pub(crate) fn begin(&self) {
         let life = self.life.lock();
-        let run = || tokio::spawn(life.mux.clone().run(STORE_PACE, self.seed)).abort_handle();
-        life.follower.get_or_init(run);
+        let run = life.mux.clone().run(STORE_PACE, self.seed);
+        life.follower.get_or_init(|| self.tasks.spawn_abortable("the store's watch", run));
     }
 
     /// A cache of a resource that is kept in step until it is closed.
@@ -126,7 +129,7 @@ impl Feed {
         let settings =
             Settings { strategy: Strategy::Pages, pace: STORE_PACE, ..Settings::default() };
         let driver = Driver::new(source, writer, settings, ServerMemory::new(), seed);
-        let driver = tokio::spawn(driver.run()).abort_handle();
+        let driver = self.tasks.spawn_abortable(format!("the cache of {resource}"), driver.run());
         if let Some(old) = life.drivers.lock().insert(resource.clone(), driver) {
             old.abort();
         }

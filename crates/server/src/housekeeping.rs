@@ -28,6 +28,7 @@ use crate::prepare;
 use crate::reads::Reads;
 use crate::resources::Kind;
 use crate::route::Target;
+use crate::tasks::Tasks;
 use crate::writes::{DeleteOptions, Writes};
 
 /// Everything that housekeeping works with.
@@ -36,6 +37,7 @@ pub(crate) struct Housekeeping {
     pub(crate) feed: Arc<Feed>,
     pub(crate) reads: Arc<Reads>,
     pub(crate) writes: Arc<Writes>,
+    pub(crate) tasks: Arc<Tasks>,
     /// Up to where definitions have been dealt with.
     pub(crate) defined: watch::Sender<u64>,
 }
@@ -77,7 +79,8 @@ impl Housekeeping {
                         self.serve(&event.object).await;
                         let this = self.clone();
                         let object = event.object.clone();
-                        tokio::spawn(async move { this.clean_up(&object).await });
+                        let name = format!("the definition {}", object.key());
+                        self.tasks.spawn(name, async move { this.clean_up(&object).await });
                     }
                     _ => self.serve(&event.object).await,
                 }
@@ -200,7 +203,8 @@ impl Housekeeping {
                 if event.kind != EventType::Deleted && ending && began {
                     let this = self.clone();
                     let name = event.object.key().name().to_owned();
-                    tokio::spawn(async move { this.remove_namespace(&name).await });
+                    let task = format!("the namespace {name}");
+                    self.tasks.spawn(task, async move { this.remove_namespace(&name).await });
                 }
             }
         }

@@ -59,6 +59,7 @@ mod scale;
 mod self_check;
 mod server;
 mod statz;
+mod tasks;
 mod told;
 mod unreadable;
 mod validate;

@@ -210,6 +210,8 @@ pub(crate) const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the watches of a stopping server may take to send what they still have. Their clients resume
 /// elsewhere or later, so a slow one does not hold up the end.
 pub(crate) const SHUTDOWN_WATCHES: Duration = Duration::from_secs(2);
+/// Panics of the server's tasks whose texts are kept: the first ones say what is wrong.
+pub(crate) const TASK_PANICS_MAX: usize = 8;
 /// Bearer tokens that a server knows.
 pub const TOKENS_MAX: usize = 10_000;
 /// Largest token file: 10,000 lines of 200 bytes, doubled.

@@ -30,6 +30,7 @@ use crate::limits::{
 use crate::metrics::{Metrics, WatchCounters};
 use crate::reads::Reads;
 use crate::resources::Kind;
+use crate::tasks::Tasks;
 use crate::writes::Writes;
 use crate::zipped::Pieces;
 
@@ -111,12 +112,19 @@ impl Server {
 
         let (clock, limits) = (Clock::start(), Arc::new(limits));
         let seed = getrandom::u64().unwrap_or(0);
+        let tasks = Arc::<Tasks>::default();
         let catalog = Arc::new(Catalog::new());
         for versions in stored_definitions(&*store, &catalog).await? {
             catalog.put(versions);
         }
-        let feed =
-            Arc::new(Feed::new(store.clone(), catalog.clone(), history, compress_bodies, seed));
+        let feed = Arc::new(Feed::new(
+            store.clone(),
+            catalog.clone(),
+            history,
+            compress_bodies,
+            seed,
+            tasks.clone(),
+        ));
         let flights = Flights::new(limits.clone());
         let reads = Arc::new(Reads::new(
             store.clone(),
@@ -150,18 +158,20 @@ impl Server {
             limits,
             defined: defined_up_to,
             begun,
+            tasks: tasks.clone(),
             address: address.to_string(),
             began: Instant::now(),
         });
-        let housekeeping = Arc::new(Housekeeping { catalog, feed, reads, writes, defined });
+        let housekeeping =
+            Arc::new(Housekeeping { catalog, feed, reads, writes, defined, tasks: tasks.clone() });
         let (down, goes_down) = watch::channel(false);
         let connections = Connections::new(app.clone(), tls, clock, goes_down.clone());
-        let serving = tokio::spawn(connections.run(listener));
-        let tasks = vec![
-            tokio::spawn(live(app.clone(), housekeeping, begins)),
-            tokio::spawn(watch_for_stalls(app.clone(), clock, goes_down)),
+        let serving = tasks.spawn("accepting connections", connections.run(listener));
+        let running = vec![
+            tasks.spawn("housekeeping", live(app.clone(), housekeeping, begins)),
+            tasks.spawn("watching for stalls", watch_for_stalls(app.clone(), clock, goes_down)),
         ];
-        Ok(Self { app, address, down, serving, tasks })
+        Ok(Self { app, address, down, serving, tasks: running })
     }
 
     /// Where it listens.

@@ -40,6 +40,7 @@ impl App {
             "residentBytes": resident_bytes(),
             "uptimeSeconds": self.began.elapsed().as_secs(),
             "store": store,
+            "taskPanics": self.tasks.first_panics(),
             "resources": resources,
         })
     }

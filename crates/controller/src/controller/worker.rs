@@ -150,7 +150,7 @@ where
         async {
             let began = Instant::now();
             self.counts.begin();
-            let outcome = self.outcome(context).await;
+            let outcome = self.outcome(key, context).await;
             self.counts.end(&outcome, began.elapsed());
             let newest =
                 written.lock().iter().filter(|it| it.cache == 0).map(|it| it.revision).max();
@@ -160,11 +160,11 @@ where
         .await;
     }
 
-    async fn outcome(&self, context: Context<K>) -> Outcome {
-        let (term, key) = (context.term, context.key.clone());
+    async fn outcome(&self, key: &ObjectKey, context: Context<K>) -> Outcome {
+        let term = context.term;
         // All that is code of the user: what makes the future, the future, its destructor, the text of its error.
         let call = async { Outcome::of((self.reconcile)(context).await) };
-        let report = |panic: &Panic| self.calls.report(UserFunction::Reconcile, Some(&key), panic);
+        let report = |panic: &Panic| self.calls.report(UserFunction::Reconcile, Some(key), panic);
         let call = contain_future(call, report);
         let outcome = tokio::select! {
             biased;

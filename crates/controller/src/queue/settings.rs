@@ -141,7 +141,7 @@ impl<K> Settings<K> {
 
 #[cfg(not(shuttle))]
 impl<K> Settings<K> {
-    /// Who is called with the panic of a function, instead of the log.
+    /// Calls a function with each panic instead of logging it.
     pub(crate) fn on_panic(
         mut self,
         report: impl Fn(QueueFunction, &K, &Panic) + Send + 'static,
