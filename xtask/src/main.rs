@@ -13,11 +13,13 @@ mod bench;
 mod cluster;
 mod instructions;
 mod kubernetes;
+mod tidy;
 
 const HELP: &str = "\
-cargo xtask test        everything that CI runs: manifests, format, lints, docs, tests, planted bugs, interleavings,
-                        instruction counts
-cargo xtask quick       manifests, format, lints and the plain tests
+cargo xtask test        everything that CI runs: manifests, papers, format, lints, docs, tests, planted bugs,
+                        interleavings, instruction counts
+cargo xtask quick       manifests, papers, format, lints and the plain tests
+cargo xtask tidy        rules of the contract have tests, rooms import downwards, links and lines of papers
 cargo xtask planted     planted bugs only: each must be caught
 cargo xtask shuttle     interleavings only
 cargo xtask instructions [--bless]
@@ -109,11 +111,13 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("test") => {
             manifests()
+                && tidy()
                 && run(QUICK.iter().chain(&REST).chain([&PLANTED, &SHUTTLE]))
                 && instructions(false)
                 && deny()
         }
-        Some("quick") => manifests() && run(&QUICK),
+        Some("quick") => manifests() && tidy() && run(&QUICK),
+        Some("tidy") => tidy(),
         Some("planted") => run([&PLANTED]),
         Some("shuttle") => run([&SHUTTLE]),
         Some("instructions") => instructions(env::args().nth(2).as_deref() == Some("--bless")),
@@ -182,6 +186,17 @@ fn wrapper(cfgs: &[&str]) -> PathBuf {
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&path, executable).expect("was just written");
     path.canonicalize().expect("was just written")
+}
+
+/// Rules, rooms and papers hold together.
+fn tidy() -> bool {
+    say("==> tidy: rules, rooms and papers hold together");
+    let done = tidy::run();
+    if let Err(findings) = &done {
+        say(findings);
+    }
+    say(&format!("<== tidy: {}", if done.is_ok() { "done" } else { "FAILED" }));
+    done.is_ok()
 }
 
 /// The version of Kubernetes that `k8s-openapi` is built for, in the manifests.

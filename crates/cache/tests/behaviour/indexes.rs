@@ -1,3 +1,5 @@
+//! Indexes: their functions, limits and look-ups.
+
 use masthead_cache::limits::{INDEX_VALUE_BYTES_MAX, INDEX_VALUES_MAX, INDEXES_MAX};
 use masthead_cache::{AddIndexError, Cache, Config, Index, IndexError};
 use masthead_core::{Labels, Object, Revision, Time};

@@ -1,3 +1,5 @@
+//! Waiting for a revision.
+
 use std::pin::pin;
 use std::task::{Context, Poll};
 

@@ -1,3 +1,5 @@
+//! Bounds of the history window, and what snapshots keep beyond it.
+
 use std::time::Duration;
 
 use masthead_cache::{Batch, From, Gaps, HistoryLimits, Interest, SnapshotError};

@@ -1,3 +1,5 @@
+//! Frames and list envelopes: slices that share the body, and the way back.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

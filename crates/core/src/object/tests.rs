@@ -1,3 +1,5 @@
+//! Heads of objects: they hold what the body says, and refuse what is no object.
+
 use proptest::prelude::*;
 
 use super::*;

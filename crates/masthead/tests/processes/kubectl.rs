@@ -152,7 +152,7 @@ spec: {colour: red}
 ";
 
 #[test]
-fn kubectl_works_with_its_default_flags() {
+fn w31_kubectl_works_with_its_default_flags() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(&directory.path().join("data"), &[]);
     let kubectl = Kubectl { server: &server, home: directory.path() };

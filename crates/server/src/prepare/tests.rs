@@ -1,3 +1,5 @@
+//! What a write makes of an object, without a server.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Paths and what they name.
+
 use super::*;
 use crate::catalog::Catalog;
 

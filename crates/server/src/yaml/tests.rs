@@ -1,3 +1,5 @@
+//! YAML as Kubernetes reads it: recorded readings, limits, duplicate keys.
+
 use std::fmt::Write as _;
 
 use super::*;

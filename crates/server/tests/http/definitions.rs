@@ -135,7 +135,7 @@ rules! {
     }
 
     /// G4 for definitions: what is created while one goes is refused, or goes with it.
-    async fn w39_no_object_survives_its_definition_however_many_are_created_meanwhile(world) {
+    async fn g4_w39_no_object_survives_its_definition_however_many_are_created_meanwhile(world) {
         for round in 0..3 {
             world.post(DEFINITIONS, &definition()).await.ok();
             let creating = async {

@@ -98,7 +98,7 @@ fn readers_read_everything_and_write_nothing() {
 }
 
 #[test]
-fn headers_that_claim_an_identity_change_nothing() {
+fn a4_headers_that_claim_an_identity_change_nothing() {
     run(async {
         let (world, server) = World::limited(Limits::default(), false).await;
         for (name, value) in [
@@ -247,7 +247,7 @@ fn a_shutdown_ends_a_watch_over_tls_with_a_close() {
 }
 
 #[test]
-fn metrics_and_errors_hold_no_secret() {
+fn a6_metrics_and_errors_hold_no_secret() {
     run(async {
         let (world, server) = World::limited(Limits::default(), false).await;
         let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "canary-7f3a"}});

@@ -1,3 +1,5 @@
+//! The naive selectors that the checker trusts.
+
 use super::*;
 
 fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

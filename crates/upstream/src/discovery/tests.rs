@@ -1,3 +1,5 @@
+//! Names of resources as people type them.
+
 use super::*;
 
 fn served(group: &str, version: &str, plural: &str, kind: &str, short: &[&str]) -> Served {

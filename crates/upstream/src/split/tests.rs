@@ -1,3 +1,5 @@
+//! Lists that arrive in parts: whatever the parts are, the items are those of the whole text.
+
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
