@@ -3,6 +3,13 @@
 use bytes::Bytes;
 use masthead_core::{Object, Resource};
 
+/// Number of random cases that each kept view is compared with a fresh one for. `MASTHEAD_CASES` sets another
+/// for a long run.
+pub(crate) fn cases() -> u64 {
+    let given = std::env::var("MASTHEAD_CASES").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(2_000)
+}
+
 /// A source of repeatable random numbers (xorshift).
 pub(crate) struct Random(u64);
 

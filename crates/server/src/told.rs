@@ -281,7 +281,7 @@ mod tests {
     fn v1_shared_chunks_of_random_events_are_those_of_a_watch_alone() {
         let mut random = crate::random::Random::new(0x5eed);
         let mut watched = Watched::new();
-        for round in 0..2_000 {
+        for round in 0..crate::random::cases() {
             let projection =
                 if random.below(2) == 0 { Projection::Whole } else { Projection::Metadata };
             let mut expected = Slices::with_capacity(0);

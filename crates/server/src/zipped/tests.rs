@@ -6,7 +6,7 @@ use flate2::read::{DeflateDecoder, GzDecoder};
 use masthead_core::{ListMeta, Resource, Revision};
 
 use super::*;
-use crate::random::Random;
+use crate::random::{Random, cases};
 
 fn pod(name: u32, revision: u64) -> Object {
     let text = format!(
@@ -117,7 +117,7 @@ fn what_is_used_outlives_what_is_not() {
 
 /// Compresses so many random pieces one after the other, as a list does; says of each that is not the
 /// text of its slices which one it is.
-fn random_pieces(seed: u64, count: usize) -> Result<(), String> {
+fn random_pieces(seed: u64, count: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut zipper = Zipper::new(&Arc::new(Pieces::new(0)), 1, Projection::Whole, &[]);
     for number in 0..count {
@@ -146,11 +146,10 @@ fn random_pieces(seed: u64, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// W24, V1. More with `MASTHEAD_CASES`.
+/// W24, V1.
 #[test]
 fn w24_every_compressed_piece_is_the_text_of_its_slices() {
-    let cases = std::env::var("MASTHEAD_CASES").ok().and_then(|text| text.parse().ok());
-    random_pieces(0x5eed, cases.unwrap_or(2_000)).unwrap();
+    random_pieces(0x5eed, cases()).unwrap();
 }
 
 fn pieces_that_are_always_checked() -> Arc<Pieces> {
