@@ -63,7 +63,7 @@ pub struct Overtaken {
 /// A change as one reader sees it (W18).
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Did it come into view, change in view, or leave it?
+    /// Whether the object came into view, changed in view, or left it.
     pub kind: EventType,
     /// The revision of the event; above the object's own where the object left the view.
     pub revision: Revision,
@@ -97,7 +97,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Did the last read find the very events that were left here by the last before it that found any?
+    /// Returns `true` if this read produced exactly the events already in the batch from the previous
+    /// non-empty read.
     pub fn is_as_before(&self) -> bool {
         !self.differs
     }
@@ -144,7 +145,7 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// Is it an event that somebody saw before?
+    /// Returns `true` if both are the same event.
     fn is(&self, event: &Event) -> bool {
         // What else there is to an event follows from the change, and that from both of these.
         !event.initial
@@ -388,7 +389,7 @@ impl Cursor {
         Poll::Pending
     }
 
-    /// Is it still with the initial state?
+    /// Returns `true` while the cursor reads the initial state.
     fn is_initial(&self) -> bool {
         matches!(self.initial.as_deref(), Some(Initial::Awaited | Initial::Reading { .. }))
     }

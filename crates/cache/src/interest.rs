@@ -55,7 +55,7 @@ impl Interest {
         self
     }
 
-    /// Does it concern this object in this state?
+    /// Returns `true` if this interest concerns the object in its present state.
     pub fn matches(&self, object: &Object) -> bool {
         self.in_scope(object.key())
             && self.labels.matches(object)

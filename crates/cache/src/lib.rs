@@ -138,7 +138,7 @@ impl Cache {
         (Writer::new(shared.clone()), Self { shared })
     }
 
-    /// Has the first list been taken in?
+    /// Returns `true` once the first list has been applied.
     pub fn is_ready(&self) -> bool {
         self.shared.view().epoch > 0
     }

@@ -40,7 +40,7 @@ impl KeyHead {
         Self(std::array::from_fn(|at| u64::from_ne_bytes(words[at])))
     }
 
-    /// Is it the whole key?
+    /// Returns `true` if the whole key fits in here.
     pub(crate) fn is_whole(&self) -> bool {
         usize::from(self.0[0].to_ne_bytes()[0]) <= Self::BYTES
     }

@@ -116,7 +116,7 @@ impl Snapshot {
         if self.seq == self.view.seq { self.view.live } else { self.iter().count() }
     }
 
-    /// Are there none?
+    /// Returns `true` if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// Are there more changes in the window, or more bytes, than there should be?
+    /// Returns `true` if the window has more changes or bytes than it should.
     fn is_over(&self) -> bool {
         let changes = self.head + 1 - self.tail;
         let most = self.limits.changes as u64;

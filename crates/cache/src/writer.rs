@@ -238,7 +238,7 @@ fn apply_one(state: &mut State, mutation: Mutation) -> bool {
     true
 }
 
-/// Is a listed object other than what the cache has under its key?
+/// Returns `true` if a listed object differs from what the cache has under its key.
 fn is_news(older: &Version, object: &Object, back: bool) -> bool {
     if older.gone || older.object.uid() != object.uid() {
         return true;

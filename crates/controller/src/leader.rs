@@ -39,7 +39,7 @@ impl Leadership {
         Self(None)
     }
 
-    /// Does one lead now?
+    /// Returns `true` while this process leads.
     pub fn is_leading(&self) -> bool {
         self.0.is_none() || self.term().is_some()
     }

@@ -193,7 +193,7 @@ impl<K: Key> WorkQueue<K> {
         self.0.state.lock().machine.len()
     }
 
-    /// Does none?
+    /// Returns `true` if no key waits.
     pub fn is_empty(&self) -> bool {
         self.0.state.lock().machine.is_empty()
     }

@@ -18,7 +18,7 @@ use crate::limits::{
     EVENT_INTERVAL, EVENT_NOTE_BYTES_MAX, EVENT_SERIES_IDLE, EVENT_SERIES_MAX, EVENTS_BURST,
 };
 
-/// Is it as it should be?
+/// Whether an event reports something normal or a problem.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EventKind {
     /// Yes.

@@ -74,7 +74,7 @@ impl Change {
         either.expect("a change has a before or an after").key()
     }
 
-    /// Did the name pass from one object to another?
+    /// Returns `true` if the name passed from one object to another: the uid changed.
     pub fn replaced(&self) -> bool {
         matches!((&self.before, &self.after), (Some(old), Some(new)) if old.uid() != new.uid())
     }

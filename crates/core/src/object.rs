@@ -114,7 +114,7 @@ pub struct OwnerReference<'a> {
     pub name: &'a str,
     /// Uid of the owner.
     pub uid: &'a str,
-    /// Is it the managing controller?
+    /// Whether the owner is the managing controller.
     pub controller: bool,
 }
 
@@ -358,7 +358,7 @@ impl Object {
         Self::of(Inner { body, key, revision: *revision, created, head }, self.spans())
     }
 
-    /// Are the two one object in memory?
+    /// Returns `true` if both are one object in memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.inner(), other.inner())
     }

@@ -50,7 +50,7 @@ pub struct WatchOptions {
     pub selectors: Selectors,
     /// From where on.
     pub from: WatchFrom,
-    /// Does the client understand bookmarks?
+    /// Whether the client understands bookmarks.
     pub bookmarks: bool,
     /// When the stream ends, if the client says so (W3).
     pub timeout: Option<Duration>,
@@ -78,7 +78,7 @@ pub enum WatchFrom {
     State {
         /// How new the state must be.
         fresh: Freshness,
-        /// Does a marked bookmark follow the state (W21)?
+        /// Whether a marked bookmark follows the state (W21).
         initial_events_end: bool,
     },
     /// With the changes after the state that is there when the watch begins, without that state.

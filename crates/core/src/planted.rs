@@ -1,7 +1,7 @@
 //! Planted bugs: lines of the production code that are wrong on demand, so that a test can show
 //! that the checkers would notice. Outside `--cfg planted` every switch is the constant `false`.
 
-/// Is the planted bug of this name switched on, on this thread?
+/// Returns `true` if the planted bug of this name is switched on, on this thread.
 #[cfg(not(planted))]
 #[inline]
 #[must_use]
@@ -21,7 +21,7 @@ mod switched {
         static REACHED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Is the planted bug of this name switched on, on this thread?
+    /// Returns `true` if the planted bug of this name is switched on, on this thread.
     #[must_use]
     pub fn on(bug: &str) -> bool {
         let active = ACTIVE.get() == Some(bug);
@@ -31,7 +31,7 @@ mod switched {
         active
     }
 
-    /// Was the active bug's line executed since [`with`] began?
+    /// Returns `true` if the active bug's line was executed since [`with`] began.
     #[must_use]
     pub fn reached() -> bool {
         REACHED.get()

@@ -27,7 +27,7 @@ impl Revision {
         Self(self.0 + 1)
     }
 
-    /// Is this [`Revision::ZERO`]?
+    /// Returns `true` for [`Revision::ZERO`].
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }

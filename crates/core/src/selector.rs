@@ -30,7 +30,7 @@ impl Selectors {
         self.fields.matches(object) && self.labels.matches(object) && self.shard.matches(object)
     }
 
-    /// Is nothing selected away?
+    /// Returns `true` if everything is selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything() && self.shard.is_everything()
     }

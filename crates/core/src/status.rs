@@ -111,7 +111,7 @@ impl Status {
         self.0.details.as_ref()
     }
 
-    /// Is it no error at all?
+    /// Returns `true` if the status is a success.
     pub fn is_success(&self) -> bool {
         self.0.status == "Success"
     }
@@ -127,12 +127,12 @@ impl Status {
         &self.0.metadata.continue_token
     }
 
-    /// Is the history that was asked for gone, so that only a new list helps?
+    /// Returns `true` if the requested history is gone, so that only a new list helps.
     pub fn is_expired(&self) -> bool {
         self.code() == 410 || matches!(self.0.reason, Reason::Expired | Reason::Gone)
     }
 
-    /// Is the revision that was asked for one that the server has not reached (W16)?
+    /// Returns `true` if the server has not reached the requested revision (W16).
     pub fn is_too_large_resource_version(&self) -> bool {
         let causes = self.0.details.iter().flat_map(|details| &details.causes);
         // Servers before 1.16 have no cause and only the sentence.

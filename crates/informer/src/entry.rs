@@ -154,7 +154,7 @@ impl<K> Entry<K> {
         self.object.owners()
     }
 
-    /// Are the two one object in memory?
+    /// Returns `true` if both are one object in memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.object.ptr_eq(&other.object)
     }

@@ -121,7 +121,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         self.lister().get(key)
     }
 
-    /// Was the first list applied whole (R24)?
+    /// Returns `true` once the first list was applied whole (R24).
     pub fn has_synced(&self) -> bool {
         self.parts.iter().all(|part| part.cache.is_ready())
     }

@@ -35,7 +35,7 @@ impl<K> Lister<K> {
         self.states.iter().map(|(_, state)| state.len()).sum()
     }
 
-    /// Are there none?
+    /// Returns `true` if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.states.iter().all(|(_, state)| state.is_empty())
     }

@@ -64,12 +64,12 @@ pub(crate) struct Part {
     on_error: Mutex<Option<OnError>>,
 }
 
-/// Is it running?
+/// Whether the reflector runs.
 enum Run {
     Stopped(Writer),
     /// The writer comes back when the driver ends. Dropping the sender ends it.
     Running(oneshot::Sender<()>, JoinHandle<Option<Writer>>),
-    /// On the way from the second to the first; was it asked to start meanwhile?
+    /// On the way from running to stopped. `again` says that a start was requested meanwhile.
     Stopping {
         again: bool,
     },

@@ -46,7 +46,7 @@ enum Told {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) key: ObjectKey,
-    /// Was it told before?
+    /// The state that was delivered before, if there was one.
     pub(crate) told: Option<Before>,
     pub(crate) now: Option<Object>,
     /// Another object of the same name (R15).
@@ -74,7 +74,7 @@ impl Place {
         *self = Self::Between(Walk { told, now, after: None });
     }
 
-    /// Is there something between what was told and what the cursor goes on from?
+    /// Returns `true` if events are missing between what was delivered and where the cursor goes on.
     pub(crate) fn is_between(&self) -> bool {
         matches!(self, Self::Between(_))
     }

@@ -72,7 +72,7 @@ impl Projection {
         Self { root }
     }
 
-    /// Does it keep everything?
+    /// Returns `true` if the projection keeps everything.
     pub fn is_everything(&self) -> bool {
         self.root == Node::default()
     }

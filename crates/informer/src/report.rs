@@ -33,9 +33,9 @@ pub struct ResourceReport {
     pub resource: String,
     /// The namespace, if only one is followed.
     pub namespace: Option<String>,
-    /// Does a wait fail if it does not sync?
+    /// Whether a wait fails if the resource does not sync.
     pub required: bool,
-    /// Does it come before others?
+    /// Whether the resource is synced before those that are not critical.
     pub critical: bool,
     /// Phase, objects, bytes, pages, attempts, errors, next try.
     pub report: Report,
@@ -68,7 +68,7 @@ impl ResourceReport {
         }
     }
 
-    /// Was the first list applied whole?
+    /// Returns `true` once the first list was applied whole.
     pub fn synced(&self) -> bool {
         self.report.synced
     }
@@ -212,7 +212,7 @@ async fn wait_for(part: &Part) -> Waited {
     }
 }
 
-/// Did the server say no in a way that time alone does not mend?
+/// Returns `true` if the server refused in a way that waiting alone does not mend.
 fn is_refused(report: &Report) -> bool {
     let is_refusal = report.last_error.as_ref().is_some_and(|error| error.class.is_refusal());
     report.phase == Phase::Failed && !report.synced && is_refusal

@@ -110,7 +110,7 @@ impl Default for FactorySettings {
 }
 
 impl FactorySettings {
-    /// Do they make sense together?
+    /// Fails if two settings contradict each other.
     pub fn validate(&self) -> Result<(), SettingsError> {
         self.timeouts.validate()?;
         self.reflector().validate()

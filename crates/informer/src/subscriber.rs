@@ -47,7 +47,7 @@ struct Held {
 pub struct HandlerReport {
     /// As it was named.
     pub name: String,
-    /// Has it dealt with all that was there when it began (R24)?
+    /// Whether the handler has returned from all initial events (R24).
     pub synced: bool,
     /// Events that it was given.
     pub events: u64,

@@ -187,7 +187,7 @@ pub(crate) struct CacheArguments {
 }
 
 impl Scenario {
-    /// Is it one side of a measurement, in a process of its own?
+    /// Returns `true` for one side of a measurement, which runs in a process of its own.
     pub(crate) fn is_child(&self) -> bool {
         matches!(self, Self::ServeChild(_) | Self::ControllerChild)
     }

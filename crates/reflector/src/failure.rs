@@ -30,7 +30,7 @@ pub enum Failure {
     /// Nothing came for too long.
     #[error("timed out {}", if *.progress { "after some bytes" } else { "without a single byte" })]
     TimedOut {
-        /// Had anything come before?
+        /// Whether anything had arrived before.
         progress: bool,
     },
     /// The connection broke.
@@ -239,7 +239,7 @@ impl Class {
         Self::Panicked,
     ];
 
-    /// Did it take too long?
+    /// Returns `true` for time-outs.
     pub const fn is_time_out(self) -> bool {
         matches!(self, Self::TimedOutSilent | Self::TimedOutProgress)
     }

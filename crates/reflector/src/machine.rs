@@ -140,7 +140,7 @@ struct Pending {
     /// When something last came.
     heard: Time,
     bytes: u64,
-    /// Is it a stream that has begun?
+    /// Whether the stream has begun.
     open: bool,
     /// Events and bookmarks that came.
     items: u64,
@@ -329,12 +329,12 @@ impl Reflector {
         }
     }
 
-    /// Is a list being gathered?
+    /// Returns `true` while a list is gathered.
     pub fn is_listing(&self) -> bool {
         matches!(self.state, State::Paging { .. } | State::Streaming { .. })
     }
 
-    /// Are the source's resource versions no numbers (R10)?
+    /// Returns `true` if the source's resource versions are no numbers (R10).
     pub fn is_opaque(&self) -> bool {
         self.marks.opaque()
     }

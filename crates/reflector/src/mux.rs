@@ -80,7 +80,7 @@ struct Shared {
     upstream: Box<dyn Upstream>,
     hub: Mutex<Hub>,
     progress: Arc<Progress>,
-    /// Is it known where the watch begins?
+    /// Whether it is known where the watch begins.
     ready: watch::Sender<bool>,
 }
 

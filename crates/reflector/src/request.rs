@@ -102,7 +102,7 @@ impl WatchRequest {
         }
     }
 
-    /// Does it begin with the state and a mark for its end?
+    /// Returns `true` if the watch begins with the state and a mark for its end.
     pub fn initial_events(&self) -> bool {
         matches!(self.from, WatchFrom::State { .. })
     }
@@ -139,7 +139,7 @@ pub enum WatchItem {
     Bookmark {
         /// As it stands there.
         resource_version: String,
-        /// Does it end the initial events?
+        /// Whether the bookmark ends the initial events.
         initial_events_end: bool,
     },
     /// The server ends the stream.

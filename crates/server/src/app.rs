@@ -61,7 +61,7 @@ pub(crate) struct App {
     pub(crate) receiving: Arc<Budget>,
     pub(crate) defined: watch::Receiver<u64>,
     pub(crate) tasks: Arc<Tasks>,
-    /// Has everything been done that a client may count on?
+    /// Whether everything exists that clients count on, such as the default namespaces.
     pub(crate) begun: watch::Receiver<bool>,
     pub(crate) address: String,
     pub(crate) began: Instant,
@@ -254,7 +254,7 @@ impl App {
         respond::whole(StatusCode::OK, value.to_string().into(), encoding, false)
     }
 
-    /// Is the server alive; is it able to answer?
+    /// Answers the health checks: whether the server is alive, and whether it can answer.
     async fn health(&self, check: &str, query: &str) -> Answer {
         let (filled, replayed) = (self.reads.is_ready(), self.feed.is_replayed());
         let mut checks = vec![("ping", true, String::new())];

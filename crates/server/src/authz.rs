@@ -67,7 +67,7 @@ fn level(user: &User) -> Level {
     }
 }
 
-/// May the user do this to the target?
+/// The proof that the user may do this to the target, or the refusal.
 pub(crate) fn authorize(
     user: &User,
     verb: Verb,
@@ -102,7 +102,7 @@ fn is_discovery(path: &str) -> bool {
     rest.any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// May the user see what is no object: discovery, documents, metrics?
+/// Fails unless the user may read a path that is no object: discovery, documents, metrics.
 pub(crate) fn authorize_path(user: &User, path: &str) -> Result<(), Status> {
     if is_discovery(path) || level(user) >= Level::Read {
         return Ok(());

@@ -148,7 +148,7 @@ impl Feed {
         self.unreadable.forget(resource);
     }
 
-    /// Has everything from before the start been replayed?
+    /// Returns `true` if everything from before the start has been replayed.
     pub(crate) fn is_replayed(&self) -> bool {
         self.life.lock().replay.done.load(Ordering::Acquire)
     }
@@ -320,7 +320,7 @@ fn failure(error: StoreError) -> Failure {
 }
 
 impl Replay {
-    /// Is the past being told?
+    /// Returns `true` while the kept history is replayed.
     fn is_told(&self) -> bool {
         !self.done.load(Ordering::Acquire) && !self.lost.load(Ordering::Acquire)
     }

@@ -73,7 +73,7 @@ impl Connection {
         self.blocked.store(blocked, Ordering::Relaxed);
     }
 
-    /// Does something wait to be written?
+    /// Returns `true` if the last write found no room.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Relaxed)
     }

@@ -71,7 +71,7 @@ fn encoding(clause: &str) -> Option<Encoding> {
     Some(Encoding { format, projection })
 }
 
-/// May the answer be compressed (W24)?
+/// Returns `true` if the client takes a compressed answer (W24).
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|it| it.to_str().ok());
     values.flat_map(|it| it.split(',')).any(|clause| {

@@ -294,7 +294,7 @@ fn is_deleting(members: &Members) -> bool {
     !meta_text(members, "deletionTimestamp").is_empty()
 }
 
-/// Does something still hold an object that is being deleted?
+/// Returns `true` if finalizers still hold an object that is being deleted.
 fn is_held(kind: &Kind, members: &Members) -> bool {
     let spec = members.get("spec").and_then(|it| it.get("finalizers")).and_then(Value::as_array);
     let by_content = kind.is("", "namespaces") && spec.is_some_and(|it| !it.is_empty());

@@ -136,7 +136,7 @@ impl Reads {
         all
     }
 
-    /// Are all caches filled?
+    /// Returns `true` if all caches are filled.
     pub(crate) fn is_ready(&self) -> bool {
         self.caches.load().values().all(|served| served.cache.is_ready())
     }
@@ -346,7 +346,7 @@ impl Reads {
     }
 }
 
-/// Does it see most of the resource?
+/// Returns `true` if the request sees the whole resource.
 fn is_wide(proof: &Authorized<Target>, selectors: &Selectors) -> bool {
     proof.namespace.is_empty() && proof.name.is_empty() && selectors.is_everything()
 }

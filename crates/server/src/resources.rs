@@ -16,13 +16,13 @@ pub(crate) struct Kind {
     pub short_names: Vec<String>,
     /// Groups of resources that it belongs to, like `all`.
     pub categories: Vec<String>,
-    /// Is there a `status` subresource, that other writes cannot touch?
+    /// Whether there is a `status` subresource, which other writes leave alone.
     pub status: bool,
     /// Where `scale` finds its numbers, if there is a `scale` subresource.
     pub scale: Option<Scale>,
-    /// Does `metadata.generation` count changes of the specification?
+    /// Whether `metadata.generation` counts changes of the specification.
     pub generation: bool,
-    /// May a PUT leave the resource version out (W32c)?
+    /// Whether a PUT may leave the resource version out (W32c).
     pub unconditional_update: bool,
     /// Comes from a CustomResourceDefinition.
     pub custom: bool,
@@ -54,12 +54,12 @@ impl Scale {
 }
 
 impl Kind {
-    /// Do objects live in namespaces?
+    /// Returns `true` if objects of the resource are namespaced.
     pub(crate) fn namespaced(&self) -> bool {
         self.resource.scope() == Scope::Namespaced
     }
 
-    /// Is it this built-in resource?
+    /// Returns `true` if this is the built-in resource of that group and plural name.
     pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
         !self.custom && self.resource.group() == group && self.resource.plural() == plural
     }

@@ -201,7 +201,7 @@ impl World {
         !self.wild && !self.restored && !stuck
     }
 
-    /// Does the client know, or hold pages of, a revision that the store has lost?
+    /// Returns `true` if the client knows, or holds pages of, a revision that the store has lost.
     fn client_is_ahead(&self) -> bool {
         self.client.machine.report(self.now).revision.0.max(self.paged_at) > self.store.rv
     }

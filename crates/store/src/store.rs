@@ -106,7 +106,7 @@ pub struct RangePage {
 }
 
 impl RangePage {
-    /// Are there more objects behind this page?
+    /// Returns `true` if there are more objects behind this page.
     pub fn more(&self) -> bool {
         self.next.is_some()
     }

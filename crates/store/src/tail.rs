@@ -89,7 +89,7 @@ impl Tail {
         self.current.subscribe()
     }
 
-    /// Can the state at a revision be read?
+    /// Fails if the state at a revision cannot be read.
     pub(crate) fn check(&self, at: Revision) -> Result<(), StoreError> {
         self.check_kept(at)?;
         let current = self.current();
@@ -99,7 +99,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Is everything after a revision kept?
+    /// Fails if not everything after a revision is kept.
     pub(crate) fn check_kept(&self, after: Revision) -> Result<(), StoreError> {
         let oldest = self.oldest();
         if after < oldest {

@@ -94,7 +94,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Does it hold of an object at this revision, or of none?
+    /// Returns `true` if the condition holds for an object at this revision, or for a missing one.
     pub fn holds(self, current: Option<Revision>) -> bool {
         match self {
             Self::Any => true,

@@ -32,7 +32,7 @@ pub struct Served {
     pub verbs: Vec<String>,
     /// Groups of resources that it belongs to, for example `all`.
     pub categories: Vec<String>,
-    /// Is it of the version that its group prefers?
+    /// Whether its version is the one that the group prefers.
     pub preferred: bool,
 }
 
@@ -161,7 +161,7 @@ fn pick(name: &str, served: &[Served]) -> Result<Served, FindError> {
     }
 }
 
-/// Is this what is meant by `name`, `name.group` or `name.version.group`?
+/// Returns `true` if `name`, `name.group` or `name.version.group` names this resource.
 fn is_meant(served: &Served, name: &str) -> bool {
     let resource = &served.resource;
     let Some((short, rest)) = name.split_once('.') else { return served.answers_to(name) };

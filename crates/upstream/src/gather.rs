@@ -93,7 +93,7 @@ impl Socket {
     }
 }
 
-/// Has so much come that something will be there soon, whoever looks?
+/// Returns `true` if so much has arrived lately that the next read will find more.
 fn is_busy(bytes: &mut usize, since: &mut Instant, more: usize) -> bool {
     let now = Instant::now();
     if now - *since > BUSY_PERIOD {

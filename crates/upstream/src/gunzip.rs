@@ -21,7 +21,7 @@ impl Gunzip {
         Ok(std::mem::take(self.0.get_mut()))
     }
 
-    /// The body is over: is the last member whole?
+    /// Ends the body, and fails if its last member is not whole.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, Failure> {
         self.0.try_finish().map_err(|error| broken(&error))?;
         Ok(std::mem::take(self.0.get_mut()))

@@ -44,7 +44,7 @@ impl Outgoing {
         self
     }
 
-    /// May it be sent twice?
+    /// Returns `true` if sending the request twice does no harm.
     pub(crate) fn is_safe(&self) -> bool {
         self.method.is_safe()
     }

@@ -179,7 +179,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Between the members of the outermost object?
+    /// Returns `true` between the members of the outermost object.
     fn is_member(self) -> bool {
         self.depth == 1 && !self.string
     }

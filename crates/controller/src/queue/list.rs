@@ -65,7 +65,7 @@ impl<K> Entry<K> {
         self.key.as_ref().expect("only entries in use are looked at")
     }
 
-    /// Does it wait, and as urgently as this?
+    /// Returns `true` if the key waits at least as urgently as this.
     pub(super) fn waits_as(&self, priority: Priority) -> bool {
         self.place == Place::Waiting && priority <= self.request.priority
     }

@@ -248,7 +248,7 @@ impl<K: Key> Machine<K> {
         self.turns.len()
     }
 
-    /// Does none?
+    /// Returns `true` if no key waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
@@ -258,7 +258,7 @@ impl<K: Key> Machine<K> {
         self.entries.len()
     }
 
-    /// Is there room for one more key?
+    /// Returns `true` if there is room for one more key.
     pub fn has_room(&self) -> bool {
         self.entries.len() < self.settings.capacity || !self.remembered.is_empty()
     }
@@ -291,12 +291,12 @@ impl<K: Key> Machine<K> {
         self.again = 0;
     }
 
-    /// Was it shut down?
+    /// Returns `true` once the queue was shut down.
     pub fn is_shut_down(&self) -> bool {
         self.closed
     }
 
-    /// Was it shut down, and is everything done?
+    /// Returns `true` once the queue was shut down and no key waits or is in work.
     pub fn is_drained(&self) -> bool {
         self.closed && self.in_flight == 0 && self.turns.is_empty()
     }

@@ -51,7 +51,7 @@ struct Inner {
     changed: watch::Sender<u64>,
     /// How long after a change its watches hear of it.
     lag: Duration,
-    /// Do watches hear of revisions at which nothing of theirs happened?
+    /// Whether watches get bookmarks for revisions at which nothing of theirs happened.
     bookmarks: bool,
 }
 
@@ -204,7 +204,7 @@ struct WorldSource {
     wanted: Wanted,
 }
 
-/// Is an object one of those that are wanted?
+/// Returns `true` if an object is selected.
 fn is_wanted(wanted: &Wanted, object: &Object) -> bool {
     let namespace = wanted.namespace.as_deref();
     namespace.is_none_or(|it| it == object.key().namespace()) && wanted.selectors.matches(object)

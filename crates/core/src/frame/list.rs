@@ -129,7 +129,7 @@ impl ListBody {
         self.bytes
     }
 
-    /// Did it end before its end, because an object could not be opened?
+    /// Returns `true` if the list broke off because an object could not be decompressed.
     pub fn is_broken(&self) -> bool {
         matches!(self.next, Next::Broken)
     }

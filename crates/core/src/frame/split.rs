@@ -36,7 +36,7 @@ pub struct WatchLine {
 pub struct Bookmark {
     /// `metadata.resourceVersion` as it stands there.
     pub resource_version: String,
-    /// Are the initial events over (W21)?
+    /// Whether the bookmark ends the initial events (W21).
     pub initial_events_end: bool,
 }
 

@@ -137,12 +137,12 @@ impl Object {
         self.inner().head.content()?.value.clone().downcast().ok()
     }
 
-    /// Is the content held in another form than JSON?
+    /// Returns `true` if the content is held in another form than JSON.
     pub fn is_held(&self) -> bool {
         self.inner().head.content().is_some()
     }
 
-    /// Is its content held in another form, and was its body one of this digest?
+    /// Returns `true` if the content is held in another form and its body had this digest.
     pub fn has_digest(&self, digest: u64) -> bool {
         let hex = self.inner().body.get(BODY[0].len()..BODY[0].len() + DIGEST_BYTES);
         self.is_held() && hex.is_some_and(|hex| u64::from_str_radix(hex, 16) == Ok(digest))

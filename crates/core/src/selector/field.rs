@@ -84,7 +84,7 @@ impl FieldSelector {
         self.0.iter().all(|requirement| requirement.matches(object))
     }
 
-    /// Is there no term?
+    /// Returns `true` if the selector has no term.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
@@ -183,7 +183,7 @@ impl FieldRequirement {
         self.target
     }
 
-    /// Is it `!=`?
+    /// Returns `true` for `!=`.
     pub fn negated(&self) -> bool {
         self.negated
     }

@@ -111,7 +111,7 @@ impl LabelSelector {
         self.0.iter().all(|requirement| requirement.matches(labels.label(requirement.key())))
     }
 
-    /// Is there no term?
+    /// Returns `true` if the selector has no term.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
@@ -180,7 +180,7 @@ impl LabelRequirement {
         positive.then(|| self.values())
     }
 
-    /// Does it hold for a label with this value, or for an absent one?
+    /// Returns `true` if the term holds for a label with this value, or for an absent one.
     pub fn matches(&self, label: Option<&str>) -> bool {
         match self.operator {
             LabelOperator::Exists => label.is_some(),

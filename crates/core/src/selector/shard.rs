@@ -96,14 +96,14 @@ impl ShardSelector {
         }
     }
 
-    /// Does an object whose field reads like this belong to the share?
+    /// Returns `true` if an object with this text in the field belongs to the shard.
     pub fn matches_text(&self, text: &str) -> bool {
         let hash = fnv1a(text.as_bytes());
         let below = self.ranges.partition_point(|range| range.last < hash);
         self.is_everything() || self.ranges.get(below).is_some_and(|range| range.first <= hash)
     }
 
-    /// Is there no range?
+    /// Returns `true` if the selector has no range.
     pub fn is_everything(&self) -> bool {
         self.ranges.is_empty()
     }

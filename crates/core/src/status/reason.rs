@@ -80,7 +80,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Is none given?
+    /// Returns `true` if no reason is given.
     pub fn is_unknown(&self) -> bool {
         *self == Self::Unknown
     }

@@ -14,7 +14,7 @@ pub(super) struct Counts {
 struct Open {
     /// Which array it is; none for an object.
     array: Option<usize>,
-    /// Has it anything in it?
+    /// Whether the array has elements.
     filled: bool,
 }
 

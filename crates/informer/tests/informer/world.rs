@@ -118,7 +118,7 @@ impl World {
         (it.lists, it.watches)
     }
 
-    /// Were there more lists than reasons for them (I7)?
+    /// Says which resource was listed more often than there were reasons for (I7).
     pub(crate) fn listed_without_reason(&self) -> Option<String> {
         let Inner { lists, owed, silent, .. } = *self.0.lock();
         let wrong = lists > owed + silent / 3;

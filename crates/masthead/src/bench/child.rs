@@ -79,7 +79,7 @@ pub(super) struct Hello {
 /// What the child is asked.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Order {
-    /// How many watches are open?
+    /// Asks for the number of open watches.
     Watches,
     /// Update so many pods, so many a second.
     Update { rate: u32, count: u32 },

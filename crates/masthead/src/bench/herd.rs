@@ -67,7 +67,7 @@ pub(super) struct Herd {
     dialer: Dialer,
     revision: u64,
     sees: Sees,
-    /// Do watches ask for everything there is first?
+    /// Whether watches begin with the state.
     initial: bool,
     arrivals: Arc<Arrivals>,
     watches: Vec<Arc<Watch>>,

@@ -247,7 +247,7 @@ async fn create_one(dialer: &Dialer, stream: &mut Stream, i: u32) -> anyhow::Res
     }
 }
 
-/// Has a created object been told of as a whole?
+/// Returns `true` once the answer to a create has arrived whole.
 fn is_whole(answer: &[u8]) -> anyhow::Result<bool> {
     let Some(end) = memchr::memmem::find(answer, b"\r\n\r\n") else { return Ok(false) };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();

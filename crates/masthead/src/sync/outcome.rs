@@ -24,7 +24,7 @@ pub(super) struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Has everything synced that has to?
+    /// Returns `true` if every required resource has synced.
     pub(super) fn succeeded(&self) -> bool {
         self.report.resources.iter().all(|it| it.synced() || !it.required)
     }

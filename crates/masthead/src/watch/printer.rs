@@ -22,7 +22,7 @@ pub(super) struct Printer {
     resource: Resource,
     columns: Columns,
     table: Table,
-    /// Were the names of the columns printed?
+    /// Whether the names of the columns were printed.
     headed: bool,
     coloured: bool,
 }

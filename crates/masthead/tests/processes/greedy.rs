@@ -1,4 +1,5 @@
-//! A5: a user who takes all that it can get of every budget costs another neither an answer nor time.
+//! A5: a user who takes all that it can get of every budget costs another no answer, and in a long run, which
+//! has the machine for itself, no time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,8 @@ const GREEDY_TOKEN: &str = "greedy-token-0123456789";
 /// Together 1.2 MB: more than a kernel takes for a client that does not read.
 const OBJECTS: usize = 60;
 const OBJECT_BYTES: usize = 20_000;
-/// Requests of one measurement. `MASTHEAD_ROUNDS` times as many in longer runs.
+/// Requests of one measurement. `MASTHEAD_ROUNDS` times as many in long runs, which judge times, too: a machine
+/// that is busy with other tests has none to compare.
 const REQUESTS: usize = 300;
 /// A machine that is busy with something else gets other chances.
 const CHANCES: usize = 4;
@@ -76,8 +78,8 @@ fn p99(requests: usize, ask: impl Fn(usize) -> u16) -> Duration {
 #[test]
 fn a5_a_greedy_user_costs_a_quiet_one_no_answer_and_no_time() {
     let _alone = crate::alone();
-    let rounds: usize = std::env::var("MASTHEAD_ROUNDS").map_or(1, |text| text.parse().unwrap());
-    let requests = REQUESTS * rounds;
+    let rounds: Option<usize> = std::env::var("MASTHEAD_ROUNDS").ok().map(|it| it.parse().unwrap());
+    let requests = REQUESTS * rounds.unwrap_or(1);
     let directory = tempfile::tempdir().unwrap();
     let server = small_budgets(directory.path());
     let client = Client { address: server.address, token: server.token.clone() };
@@ -127,7 +129,11 @@ fn a5_a_greedy_user_costs_a_quiet_one_no_answer_and_no_time() {
         }
         // The others end before anything is judged.
         done.store(true, Ordering::Relaxed);
-        assert!(slow.is_empty(), "{slow:?} take more than twice the time they take alone");
+        let is_judged = rounds.is_some();
+        assert!(
+            slow.is_empty() || !is_judged,
+            "{slow:?} take more than twice the time they take alone"
+        );
         assert!(lists.len() >= 4, "lists are held: {}", lists.len());
         drop((lists, bodies));
     });

@@ -33,6 +33,8 @@ const KILLS: usize = 4;
 /// A stream that is not read holds this much back, and not the window of its connection.
 const STREAM_WINDOW_BYTES: u32 = 16 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// A server answers a watch at once; a busy machine may take longer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a reader looks whether the run is over while nothing comes.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
@@ -78,7 +80,12 @@ impl Connection {
             .body(Empty::new())
             .map_err(io::Error::other)?;
         let mut sender = self.sender().await?;
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
+        let response = match timeout(ANSWER_MAX, sender.send_request(request)).await {
+            Ok(response) => response.map_err(io::Error::other)?,
+            // The client may forget a request whose connection breaks under it.
+            Err(_) if sender.is_closed() => return Err(io::ErrorKind::TimedOut.into()),
+            Err(late) => panic!("a watch is not answered on an open connection: {late}"),
+        };
         if response.status() != 200 {
             return Err(io::Error::other(format!("refused with {}", response.status())));
         }

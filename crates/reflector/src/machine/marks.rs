@@ -77,7 +77,7 @@ impl Marks {
         }
     }
 
-    /// Would a watch that broke off here leave a gap?
+    /// Returns `true` if a watch can go on from here without a gap.
     pub(super) fn resumable(&self) -> bool {
         matches!(self.position, Position::Seen | Position::Text(_))
     }

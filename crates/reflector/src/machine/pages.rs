@@ -19,7 +19,7 @@ pub(super) struct Pages {
     pub(super) tiny: u32,
     /// How often the pages went on at a newer revision.
     moves: u32,
-    /// Is it a list that counts for R11?
+    /// Whether the list is consistent, and so counts for R11.
     pub(super) consistent: bool,
     /// The resource version that all of `staged` is of.
     resource_version: Option<String>,

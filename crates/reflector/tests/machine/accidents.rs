@@ -137,7 +137,7 @@ fn expired() -> Failure {
 
 /// One of two servers is stuck: lists of it are of revision 100, from where it allows no watch.
 struct Stuck {
-    /// Is there a healthy one beside it?
+    /// Whether there is a healthy server beside it.
     healthy: bool,
 }
 

@@ -103,7 +103,7 @@ impl Woken {
         self.state.store(POLLS, Ordering::Release);
     }
 
-    /// Is one more turn needed?
+    /// Ends a turn. Returns `true` if one more is needed.
     fn end_turn(&self) -> bool {
         let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
         self.state.compare_exchange(POLLS, WAITS, release, acquire).is_err()

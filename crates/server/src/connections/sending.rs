@@ -38,7 +38,7 @@ enum Stream {
     List(ListStream),
 }
 
-/// Is a request one whose answer needs nothing but a body on a connection that stays?
+/// Returns `true` if the answer to a request needs nothing but a body, on a connection that stays open.
 pub(super) fn is_simple<B: http_body::Body>(request: &Request<B>) -> bool {
     let kept = |it: &HeaderValue| it.as_bytes().eq_ignore_ascii_case(b"keep-alive");
     request.version() == Version::HTTP_11
@@ -47,7 +47,7 @@ pub(super) fn is_simple<B: http_body::Body>(request: &Request<B>) -> bool {
         && request.headers().get_all(CONNECTION).iter().all(kept)
 }
 
-/// Is a response sent without hyper, if the request allows it?
+/// Returns `true` if a response is sent without hyper, provided that the request allows it.
 pub(super) fn is_long(response: &Response<Body>) -> bool {
     match response.body() {
         Body::Whole(_) | Body::Counted(..) => false,
@@ -176,7 +176,7 @@ impl Stream {
         }
     }
 
-    /// Is the client to be waited for, and how?
+    /// The waker to wait for the client with; none while it need not be waited for.
     fn looks_around(&mut self) -> Option<Waker> {
         match self {
             Self::Watch(watch) => watch.looks_around(),

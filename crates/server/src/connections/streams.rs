@@ -42,7 +42,7 @@ impl Streams {
         Self { begun, open: FuturesUnordered::new(), count: 0 }
     }
 
-    /// Are there some that were not polled yet?
+    /// Returns `true` if there are streams that were not polled yet.
     pub(super) fn has_begun(&self) -> bool {
         !self.begun.0.lock().is_empty()
     }

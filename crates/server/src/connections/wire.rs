@@ -25,7 +25,7 @@ const FEW: usize = 16;
 
 /// A stream to a client.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Has something arrived since the last read found nothing?
+    /// Ready if something has arrived since the last read found nothing.
     fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     fn tcp(&self) -> &TcpStream;

@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Does the server, or a fault, refuse the watch as an answer?
+    /// The refusal with which the server, or a fault, answers the watch; none if it is served.
     fn refusal(
         &mut self,
         stream: &Stream,

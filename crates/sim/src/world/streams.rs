@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// Is the state still being sent, and how much of it is left?
+    /// Number of initial events that are still to be sent; none once the state has been sent.
     pub(super) fn initial_left(&self) -> Option<usize> {
         self.initial.as_ref().map(VecDeque::len)
     }

@@ -185,7 +185,7 @@ impl Window {
         gone.count()
     }
 
-    /// Is it so far over its bounds that writers have to wait?
+    /// Returns `true` if the window is so far over its bounds that writers have to wait.
     pub(crate) fn overflows(&self) -> bool {
         self.lines.len() > 2 * WINDOW_LINES_MAX || self.bytes > 2 * LOG_BYTES_MAX
     }

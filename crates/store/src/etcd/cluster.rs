@@ -74,30 +74,30 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Was history asked for that is gone?
+    /// Returns `true` if the request was for history that is gone.
     pub(crate) fn is_compacted(&self) -> bool {
         matches!(self, Self::Refused(status)
             if status.code() == Code::OutOfRange && status.message().contains("compacted"))
     }
 
-    /// Is the cluster full?
+    /// Returns `true` if the cluster has no room left.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Refused(status)
             if status.code() == Code::ResourceExhausted && status.message().contains("space exceeded"))
     }
 
-    /// Does it have more to do than it can?
+    /// Returns `true` if the cluster is overloaded.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Refused(status)
             if status.code() == Code::ResourceExhausted && status.message().contains("too many requests"))
     }
 
-    /// Is the lease gone that an object was to hang on?
+    /// Returns `true` if the lease of the object does not exist any more.
     pub(crate) fn is_unleased(&self) -> bool {
         matches!(self, Self::Refused(status) if status.message().contains("lease not found"))
     }
 
-    /// Is the request larger than it takes?
+    /// Returns `true` if the request is larger than the cluster takes.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self, Self::Refused(status)
             if status.message().contains("too large") || status.message().contains("larger than max"))
@@ -294,7 +294,7 @@ impl Cluster {
         Trouble::Lost(format!("{endpoint} did not answer in {time:?}"))
     }
 
-    /// Is it the cluster that answered before?
+    /// Passes an answer on if it is from the cluster that answered before.
     pub(crate) fn recognise<A: Answer>(&self, answer: A) -> Result<A, Fault> {
         let is = answer.header().map_or(0, |header| header.cluster_id);
         self.recognise_id(is).map(|()| answer)

@@ -118,7 +118,7 @@ impl Following {
         Ok(Open { stream, tells })
     }
 
-    /// Is the store still what it was?
+    /// The goal, or an error if the store is no longer what it was.
     fn check(&self) -> Result<Goal, StoreError> {
         let goal = *self.goal.borrow();
         match goal {
@@ -268,7 +268,7 @@ fn modified(event: &WatchEvent) -> i64 {
     event.kv.as_ref().map_or(0, |kv| kv.mod_revision)
 }
 
-/// Is an answer to a progress request never ahead of the events?
+/// Returns `true` if answers to progress requests of this version are never ahead of the events.
 fn tells_progress(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| {
         let digits = part.split(|it: char| !it.is_ascii_digit()).next().unwrap_or_default();

@@ -45,7 +45,7 @@ impl Lab {
         Self { store, disk: None, etcd: Some(etcd) }
     }
 
-    /// Are writes decided in the order in which they were given?
+    /// Returns `true` if writes are decided in the order in which they were given.
     pub(crate) fn is_ordered(&self) -> bool {
         self.etcd.is_none()
     }

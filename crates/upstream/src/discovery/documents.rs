@@ -21,7 +21,7 @@ impl GroupVersion {
     }
 }
 
-/// Is the document of the aggregated form?
+/// Returns `true` if the document has the aggregated form.
 pub(super) fn aggregated(document: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Kind {

@@ -101,7 +101,7 @@ impl Script {
         soon(self.asked.recv()).await.expect("the server runs")
     }
 
-    /// Has nothing more been asked?
+    /// Returns `true` if no further request has come.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.asked.try_recv().is_err()
     }

@@ -120,7 +120,7 @@ impl Frames {
         Some((head, content))
     }
 
-    /// Have so many bytes arrived?
+    /// Takes bytes until `wanted` of them are there. Returns `true` once they are.
     fn take(&mut self, bytes: &mut &[u8], wanted: usize) -> bool {
         let missing = wanted.saturating_sub(self.begun.len()).min(bytes.len());
         self.begun.extend_from_slice(&bytes[..missing]);

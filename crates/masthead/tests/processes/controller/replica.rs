@@ -97,7 +97,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// Are all threads stopped?
+/// Returns `true` if all threads are stopped.
 fn is_asleep(pid: u32) -> bool {
     fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
         let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
