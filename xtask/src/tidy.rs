@@ -62,9 +62,12 @@ pub(crate) fn findings(tree: &Tree) -> Vec<String> {
     [rules::check(tree), rooms::check(tree), papers::check(tree)].concat()
 }
 
-/// Checks the checkout that this program was built from.
+/// Checks the checkout that cargo runs this program in.
 pub(crate) fn run() -> Result<(), String> {
-    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("has one").to_owned();
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifest = manifest.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let root: PathBuf =
+        manifest.parent().expect("the manifest is in a folder of the checkout").into();
     let tree = Tree::of_checkout(&root).map_err(|error| format!("git cannot be asked: {error}"))?;
     let findings = findings(&tree);
     if findings.is_empty() { Ok(()) } else { Err(findings.join("\n")) }
