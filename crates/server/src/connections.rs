@@ -165,12 +165,14 @@ impl Connections {
         let mut idle = Idle::new(&self.app.limits);
         let ended = poll_fn(|cx| {
             if driver.poll(connection.as_mut(), cx).is_ready() {
-                return Poll::Ready(());
+                return Poll::Ready(true);
             }
-            idle.poll_over(cx, driver.has_streams(), driver.requests())
+            let is_over = idle.poll_over(cx, driver.has_streams(), driver.requests());
+            is_over.map(|()| false)
         });
+        // An idle connection ends as all do when the server stops: its client is told which requests count.
         tokio::select! {
-            () = ended => return,
+            has_ended = ended => if has_ended { return },
             () = peer.connection.cut() => return debug!("connection cut: its client does not read"),
             () = self.goes_down() => {}
         }
